@@ -18,14 +18,17 @@ Directory = str | os.PathLike[str] | Result
 class Change:
     """One row of a comparison: two columns of a table.
 
-    ``old`` and ``new`` are the values of all runs together, in ``unit``; the change and its 95 % interval are in per cent, of
-    logarithms, and None where a value is zero or negative or too few runs were made. ``verdict`` is ``better``, ``worse``,
+    ``old`` and ``new`` are the values of all runs together, in ``unit``; ``change_percent`` is the change of these two in per cent
+    of the old one, None from nought. ``geometric_percent`` with its 95 % interval is the change of geometric means, of which the
+    test is where all values are positive; else, and with too few runs, it is None. ``quantity`` is ``time``, ``share``, ``count``,
+    ``rate`` or ``amount``. ``verdict`` is ``better``, ``worse``,
     ``differs``, ``no_change``, ``same``, ``differs_in_all``, ``cannot_tell`` or ``one_run``.
     """
 
     experiment: str
     title: str
     unit: str
+    quantity: str
     family: str
     metric: str
     case: str
@@ -40,6 +43,7 @@ class Change:
     verdict: str
     p_holm: float | None
     change_percent: float | None
+    geometric_percent: float | None
     low_percent: float | None
     high_percent: float | None
     #: The test itself, as the program prints it; None where there was none.
@@ -57,7 +61,7 @@ class Comparison:
 
     results: list[str]
     rows: list[Change]
-    #: How large a change has to be to matter: ``percent``, ``count`` (of counters), ``points`` (of shares).
+    #: How large a change has to be to matter: ``percent``, ``count`` (of counts), ``points`` (of shares).
     gates: dict[str, float]
     #: Rows that only one side has: ``only_old`` and ``only_new``.
     unmatched: dict[str, list[str]]
@@ -100,7 +104,7 @@ def compare(
             result all columns with its first.
         seeds: only these.
         against: compare all columns with this one of the first result.
-        fail_on: such as ``"amean:fault-base-3>5%"``: rows that changed so are in `Comparison.failed`.
+        fail_on: such as ``"amean:fault-base-3>5%"`` or, in the unit of the row, ``"compact_stall>100"``: rows that changed so are in `Comparison.failed`.
         gate: from how many per cent on a change matters.
         sort: the rows that are worst first.
     """
@@ -123,13 +127,13 @@ def compare(
 def _change(row: dict[str, Any]) -> Change:
     tested = row.pop("tested")
     test = tested.get("by") if isinstance(tested, dict) else None
-    percent = (test or {}).get("percent") or {}
+    geometric = (test or {}).get("geometric") or {}
     row["runs"] = tuple(row["runs"])
     return Change(
         **row,
-        change_percent=percent.get("change"),
-        low_percent=percent.get("low"),
-        high_percent=percent.get("high"),
+        geometric_percent=geometric.get("change"),
+        low_percent=geometric.get("low"),
+        high_percent=geometric.get("high"),
         test=test,
     )
 

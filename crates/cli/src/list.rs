@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use lab::{
+    counted::CountedBy,
     experiment::{Cost, Experiment},
     source::{self, Kind},
     workload::OfferedParam,
@@ -117,13 +118,12 @@ fn workloads() -> String {
 }
 
 fn counters() -> String {
-    match linux::procfs::Capture::live().and_then(|capture| {
-        let text = capture.text("vmstat")?.to_owned();
-        linux::procfs::vmstat::parse(&text)
-    }) {
-        Ok(counters) => counters.keys().map(|name| format!("{name}\n")).collect(),
-        Err(error) => format!("this machine's /proc/vmstat: {error}\n"),
-    }
+    let by = |by: CountedBy| match by {
+        CountedBy { sim: true, host: true } => "sim, and the kernel of this machine",
+        CountedBy { sim: true, .. } => "sim",
+        CountedBy { .. } => "the kernel of this machine",
+    };
+    columns(lab::counted::all().into_iter().map(|(name, counted_by)| (name, by(counted_by).to_owned())))
 }
 
 fn kernels() -> String {

@@ -193,7 +193,8 @@ fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
     // All of them are looked at before the first one runs.
-    let requests = args.wanted().iter().map(lab::ladder::Wanted::request).collect::<Result<Vec<_>, _>>()?;
+    let wanted = args.wanted();
+    let requests = wanted.iter().map(|wanted| wanted.checked(&args.metrics)).collect::<Result<Vec<_>, _>>()?;
     let mut code = ExitCode::SUCCESS;
     for request in requests {
         let Ran { directory, is_whole, is_empty } = evidence::run_request(&request, args.progress, &stop)?;
@@ -218,7 +219,9 @@ fn sweep(args: &args::Sweep) -> anyhow::Result<ExitCode> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
-    let Ran { directory, is_whole, is_empty } = evidence::run_request(&args.wanted().request()?, args.progress, &stop)?;
+    let request = args.wanted().request()?;
+    lab::named::check(&print_as.metrics, &request)?;
+    let Ran { directory, is_whole, is_empty } = evidence::run_request(&request, args.progress, &stop)?;
     if is_empty {
         return Ok(ExitCode::FAILURE);
     }

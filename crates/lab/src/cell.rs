@@ -2,7 +2,7 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
-mod guests;
+pub(crate) mod guests;
 
 use std::{
     collections::BTreeMap,
@@ -24,6 +24,7 @@ use units::{Bytes, Errno, ExtfragClass, ExtfragCounts, Picos};
 use workloads::{Conditions, Outcome, Workload, WorkloadError, recipe::Recipe, will_it_scale::LEAST_REPORTED};
 
 use crate::{
+    counted::SKIPPED,
     footprint,
     machine::Machine,
     metrics, over_time,
@@ -336,8 +337,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     };
     let state = what.state.as_deref().map(|file| load_state(file, &config.machine)).transpose()?;
     let map = state.as_ref().map(|(_, map)| map);
-    let run = sim::try_simulate_from(&config, options, map, entry, main);
-    let (outcome, finish, extra) = run.map_err(|problem| format!("machine {}: {problem}", order.key.machine))?;
+    let (outcome, finish, extra) = sim::simulate_from(&config, options, map, entry, main);
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
@@ -443,12 +443,7 @@ fn measure(workload: &Workload, outcome: Outcome, idle: Option<&BTreeMap<String,
     let (counters, mut skipped) = take_off_idle(&outcome.counters, idle);
     skipped.extend(outcome.unable.iter().map(|part| Skip { what: part.what.clone(), reason: part.reason.clone() }));
     let mut checks = Vec::new();
-    let swapped = if workload.knows_its_faults() { swapped(&counters) } else { 0 };
-    if swapped > 0 {
-        // A huge page that is swapped falls apart, and pages that are gone fault again: how often, nobody knows beforehand.
-        let reason = format!("{swapped} pages were swapped meanwhile: their faults are not known beforehand");
-        skipped.push(Skip { what: "check of faults".to_owned(), reason });
-    } else if workload.knows_its_faults() {
+    if workload.knows_its_faults() {
         checks.push(fault_check(
             "faults by getrusage",
             outcome.tasks.iter().map(|task| task.faults).sum(),
@@ -475,11 +470,6 @@ fn measure(workload: &Workload, outcome: Outcome, idle: Option<&BTreeMap<String,
     }
 }
 
-/// Pages that went to a swap device, or came from there.
-fn swapped(counters: &BTreeMap<String, i64>) -> i64 {
-    ["pswpin", "pswpout"].into_iter().filter_map(|name| counters.get(name)).map(|moved| (*moved).max(0)).sum()
-}
-
 /// The tolerance for faults of a fixed program: 0.5 % plus 400 (the kernel's own spread between repetitions is 0.1 %, and
 /// reading the counters costs up to 400 faults of its own).
 fn fault_check(name: &str, expected: u64, found: u64) -> Check {
@@ -487,25 +477,29 @@ fn fault_check(name: &str, expected: u64, found: u64) -> Check {
     Check { name: name.to_owned(), expected, found, tolerance: "0.5 % + 400".to_owned(), within }
 }
 
-/// Leaves out gauges and fallbacks, which have a place of their own, takes the idle movement off every counter, and reports those
-/// that are too noisy as skipped.
+/// Leaves out gauges and fallbacks, which have a place of their own, and noughts, which readers put back ([`crate::counted`]);
+/// takes the idle movement off every counter, and reports those that are too noisy as skipped.
 fn take_off_idle(
     moved: &BTreeMap<String, i64>,
     idle: Option<&BTreeMap<String, i64>>,
 ) -> (BTreeMap<String, i64>, Vec<Skip>) {
     let mut counters = BTreeMap::new();
     let mut skipped = Vec::new();
-    let is_counter = |name: &str| !is_gauge(name) && !is_fallback(name);
     for (name, moved) in moved.iter().filter(|(name, moved)| is_counter(name) && **moved != 0) {
         let idle = idle.and_then(|idle| idle.get(name)).copied().unwrap_or(0);
         if idle.unsigned_abs() * 1000 > moved.unsigned_abs() * NOISE_PER_MILLE {
             let reason = format!("an idle window of the same length moved it by {idle}, more than 0.1 % of {moved}");
-            skipped.push(Skip { what: format!("vmstat {name}"), reason });
+            skipped.push(Skip { what: format!("{SKIPPED}{name}"), reason });
         } else {
             counters.insert(name.clone(), moved - idle);
         }
     }
     (counters, skipped)
+}
+
+/// Is a name of /proc/vmstat one of [`Measured::counters`]?
+pub(crate) fn is_counter(name: &str) -> bool {
+    !is_gauge(name) && !is_fallback(name)
 }
 
 /// Fallbacks, by class and in sums.

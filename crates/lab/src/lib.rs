@@ -3,6 +3,7 @@
 pub mod arithmetic;
 pub mod calibrate;
 pub mod cell;
+pub mod counted;
 pub mod evidence;
 pub mod experiment;
 pub mod fidelity;
@@ -14,6 +15,7 @@ pub mod layout;
 pub mod machine;
 mod metrics;
 pub mod mmtests;
+pub mod named;
 mod over_time;
 pub mod perfetto;
 pub mod plan;

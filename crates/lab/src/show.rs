@@ -9,7 +9,6 @@ mod map;
 mod over_time;
 #[cfg(test)]
 mod rows;
-mod rules;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -22,8 +21,10 @@ use std::{
 };
 
 use report::{
-    Beside, Cell, Contents, Key, Page, Part, Published, Record, Report, Skipped, Store, System, Target,
-    footprint::footprint_text, frontier, frontier_csv, frontier_text,
+    Beside, Cell, Contents, Key, Page, Part, Published, Record, Report, Skipped, Store, System, Target, WIDTH,
+    compare::{Comparison, Gates, summary_of},
+    footprint::footprint_text,
+    frontier, frontier_csv, frontier_text,
 };
 
 use self::zones::ZoneTables;
@@ -34,6 +35,7 @@ pub use self::{
     over_time::{series, stalls},
 };
 use crate::{
+    counted,
     mmtests::{self, Like},
     plan::{Identity, Seeds, Simulated, UsageError},
     presentation::Presentation,
@@ -142,16 +144,6 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<St
     })
 }
 
-/// The tables of a result.
-pub(crate) fn report_of(directory: &Path) -> Result<Report, UsageError> {
-    read(directory, None).map(|shown| shown.report)
-}
-
-/// Lines for above the tables of a result: whose rules its simulated columns have, and what no rule says.
-pub(crate) fn rules_of(directory: &Path) -> Result<Vec<String>, UsageError> {
-    Ok(rules::lines(&contents(directory, None)?.0.simulated))
-}
-
 /// A report of each seed alone, with the tables of the whole one.
 fn by_seed(shown: &Shown, with_causes: bool) -> Vec<(u64, Report)> {
     let seeds: BTreeSet<u64> = shown.cells.iter().map(|cell| cell.key.seed).collect();
@@ -185,7 +177,9 @@ pub(crate) fn contents_like(
         mmtests::contents(directory, like)?
     } else {
         let contents = Store::read(directory).map_err(UsageError::from);
-        (read_identity(directory)?, contents?)
+        let (identity, mut contents) = (read_identity(directory)?, contents?);
+        counted::fill(&identity, &mut contents.records);
+        (identity, contents)
     };
     if let Some(seeds) = seeds {
         leave_out(&mut identity.keys, &mut contents.records, seeds)?;
@@ -288,7 +282,7 @@ fn full_page(shown: &Shown, quiet: bool) -> Page<'_> {
     let of_guests = of_guests.into_iter().filter(|text| !text.is_empty());
     let zones = shown.zones.iter().map(ZoneTables::text);
     let parts = std::iter::once(tables).chain(of_guests.chain(zones).map(Part::Text)).collect();
-    Page { head, parts, foot: tail::tail(shown) }
+    Page { head, parts, foot: tail::tail(shown) + &summary(shown) }
 }
 
 /// A screen: what was compared, by how much it differs, how sure that is, and what is known to be wrong.
@@ -298,7 +292,14 @@ fn short_page(shown: &Shown, quiet: bool) -> Page<'_> {
     let of_guests = with_guests(shown);
     let texts = [frontier_text(&frontier(&of_guests)), footprint_text(&of_guests), brief::zones(&shown.zones)];
     let parts = std::iter::once(Part::Tables(&shown.report, beside)).chain(texts.map(Part::Text)).collect();
-    Page { head, parts, foot: brief::tail(shown) }
+    Page { head, parts, foot: brief::tail(shown) + &summary(shown) }
+}
+
+/// The last three lines: what moved, what is worst, and what runs could not tell.
+fn summary(shown: &Shown) -> String {
+    let report = Report::with_all_counters(shown.report.layout, &shown.cells);
+    let lines = summary_of(&report, &Comparison::of(&report, Gates::default()), WIDTH);
+    std::iter::once(String::new()).chain(lines).map(|line| line + "\n").collect()
 }
 
 /// Every value.

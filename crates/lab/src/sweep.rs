@@ -7,7 +7,7 @@ use std::{
 
 use linux::qemu::Accelerator;
 use report::{
-    Cell, Key, Kind, Report, Table,
+    Cell, Key, Kind, Table,
     compare::{Axis, Family, Gates, Grid, Sweep, sweep_csv, sweep_text},
 };
 use serde::Serialize;
@@ -317,9 +317,8 @@ pub fn judged(directory: &Path, print: &Print) -> Result<String, UsageError> {
         return Err(UsageError(format!("{place}: {panels} maps of each row; expected at most {PANELS_MAX}")));
     }
     let (grid, cells) = placed(axes, &shown.cells).map_err(|problem| UsageError(format!("{place}: {problem}")))?;
-    let mut report = Report::of_layout(shown.report.layout, &cells, shown.presentation.counter_threshold);
     let is_default = |table: &Table, family| family != Family::Counters || table.kind == Kind::Memory;
-    ladder::keep(&mut report, &print.metrics, is_default)?;
+    let report = ladder::rows(shown.report.layout, &cells, &print.metrics, is_default)?;
     // What nobody asked for by name is listed without a map.
     let maps = if print.metrics.is_empty() { vec![Family::Primary] } else { Vec::new() };
     let sweep = Sweep { maps, ..Sweep::of(&report, &grid, print.gates) };

@@ -17,7 +17,7 @@ function dots(rows) {
       left = narrow ? 6 : Math.min(300, width * 0.32),
       right = narrow ? 60 : 190,
       line = narrow ? 44 : 28;
-    const ends = rows.flatMap((row) => [row.low ?? row.change, row.high ?? row.change, 0]);
+    const ends = rows.flatMap((row) => [row.low ?? row.change ?? 0, row.high ?? row.change ?? 0, 0]);
     const [least, most] = [Math.min(...ends, -1), Math.max(...ends, 1)];
     const pad = (most - least) * 0.06;
     const x = (value) => left + ((value - least + pad) / (most - least + 2 * pad)) * (width - left - right);
@@ -42,18 +42,23 @@ function dots(rows) {
         for (const end of [row.low, row.high])
           root.append(svg("line", { x1: x(end), x2: x(end), y1: y - 4, y2: y + 4, stroke: hue, "stroke-width": 2 }));
       }
-      root.append(svg("circle", { cx: x(row.change), cy: y, r: 4.5, fill: hue }));
+      if (row.change != null) root.append(svg("circle", { cx: x(row.change), cy: y, r: 4.5, fill: hue }));
       const after = narrow
         ? []
         : svg("tspan", { class: "quiet", dx: 8 }, `${short(row.old)} \u2192 ${short(row.new)} ${row.unit}`);
       root.append(
-        svg("text", { x: width - right + 10, y: y + 4 }, svg("tspan", { "font-weight": 600 }, percent(row.change)), after),
+        svg("text", { x: width - right + 10, y: y + 4 }, svg("tspan", { "font-weight": 600 }, change(row)), after),
       );
     });
     holder.replaceChildren(root);
   });
   requestAnimationFrame(draw);
   return holder;
+}
+
+/** A change as text: from nought there is no percentage of it. */
+function change(row) {
+  return row.change == null ? "new" : percent(row.change);
 }
 
 /** Round numbers between two, about so many. */

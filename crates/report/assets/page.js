@@ -32,7 +32,7 @@ function unfold(kernel, at) {
 function spread([old, now]) {
   if (old === 1 && now === 1) return "one run of each, so there are no intervals: nothing says how much of a change is luck";
   const lone = old === 1 || now === 1;
-  return `means of ${old} and ${now} runs, ${lone ? "and no intervals, as one run has none" : "95 % intervals"}`;
+  return `means of ${old} and ${now} runs, ${lone ? "and no intervals, as one run has none" : "95 % intervals of their difference"}`;
 }
 
 function verdict() {
@@ -48,7 +48,7 @@ function verdict() {
           short(row.old),
           short(row.new),
           row.unit,
-          percent(row.change),
+          change(row),
           row.low == null ? "-" : `${percent(row.low)} to ${percent(row.high)}`,
           row.verdict,
         ],

@@ -21,15 +21,13 @@ pub(crate) fn faults_per_mark(get: impl Fn(&str) -> f64) -> Option<f64> {
 /// The value of a row that follows from counters, if it has one.
 type Derived = fn(&BTreeMap<String, i64>) -> Option<f64>;
 
-/// Rows that follow from counters, under names of their own.
-pub(crate) const DERIVED: [(&str, Derived); 2] = [
-    ("numa_cost_million_words", |counters| balances(counters).then(|| cost(|name| of(counters, name)))),
-    ("numa_hint_faults_per_mark", |counters| faults_per_mark(|name| of(counters, name))),
+/// Rows that follow from counters, under names of their own, with their units.
+pub(crate) const DERIVED: [(&str, &str, Derived); 2] = [
+    ("numa_cost_million_words", "million words", |counters| {
+        counters.contains_key("numa_pte_updates").then(|| cost(|name| of(counters, name)))
+    }),
+    ("numa_hint_faults_per_mark", "faults per mark", |counters| faults_per_mark(|name| of(counters, name))),
 ];
-
-fn balances(counters: &BTreeMap<String, i64>) -> bool {
-    counters.get("numa_pte_updates").is_some_and(|updates| *updates > 0)
-}
 
 fn of(counters: &BTreeMap<String, i64>, name: &str) -> f64 {
     counters.get(name).map_or(0.0, |moved| *moved as f64)
@@ -43,12 +41,13 @@ mod tests {
     fn costs_and_faults_follow_from_counts() {
         let counters = |of: &[(&str, i64)]| of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         let of_3_9 = counters(&[("numa_pte_updates", 5120), ("numa_hint_faults", 22), ("numa_pages_migrated", 512)]);
-        let [cost, per_mark] = DERIVED.map(|(_, value)| value(&of_3_9).unwrap());
+        let [cost, per_mark] = DERIVED.map(|(_, _, value)| value(&of_3_9).unwrap());
         assert!((cost - (7.0 * 5120.0 + 5000.0 * 22.0 + 19.0 * 512.0) / 1e6).abs() < 1e-12);
         assert!((per_mark - 2.2).abs() < 1e-12, "22 faults at ten huge pages");
         // Two huge pages and a hundred base pages.
         let newer = counters(&[("numa_pte_updates", 1124), ("numa_huge_pte_updates", 2), ("numa_hint_faults", 51)]);
-        assert!((DERIVED[1].1(&newer).unwrap() - 0.5).abs() < 1e-12);
-        assert!(DERIVED.iter().all(|(_, value)| value(&counters(&[("numa_pte_updates", 0)])).is_none()));
+        assert!((DERIVED[1].2(&newer).unwrap() - 0.5).abs() < 1e-12);
+        let [cost, per_mark] = DERIVED.map(|(_, _, value)| value(&counters(&[("numa_pte_updates", 0)])));
+        assert_eq!((cost, per_mark), (Some(0.0), None), "no work, and no mark to divide by");
     }
 }

@@ -86,6 +86,7 @@ fn rows(group: &Group<'_>, operation: &str) -> Vec<Row> {
             stat: stat.to_owned(),
             operation: format!("{operation} {what}"),
             better: Better::None,
+            unit: "ms".to_owned(),
             form: Form::Hundredths,
             cells: sums.iter().map(|sum| sum.value(name)).collect(),
         }

@@ -7,7 +7,7 @@
 mod vmstat;
 
 use crate::{
-    duration::ROWS as DURATIONS,
+    duration::{ROWS as DURATIONS, UNIT},
     extfrag,
     group::{Group, Placed, Runs, distinct, row_of},
     memory,
@@ -42,12 +42,18 @@ pub(crate) fn report(groups: &[Group<'_>]) -> Report {
     }
 }
 
+/// Names of the rows of counters.
+pub fn classic_counters() -> impl Iterator<Item = &'static str> {
+    vmstat::LINES.iter().map(|line| line.name)
+}
+
 /// One row: what a run shows of it, if anything.
 struct Line<'a> {
     metric: String,
     case: String,
     stat: &'a str,
     better: Better,
+    unit: &'a str,
     form: Form,
 }
 
@@ -67,6 +73,7 @@ fn row(group: &Group<'_>, line: &Line<'_>, of_run: impl Fn(&Placed<'_>) -> Optio
         case: line.case.clone(),
         stat: line.stat.to_owned(),
         better: line.better,
+        unit: line.unit.to_owned(),
         form: line.form,
         cells: (0..group.columns.len()).map(value).collect(),
     }
@@ -136,18 +143,18 @@ fn number(group: &Group<'_>, placed: &Placed<'_>, of: (&str, Option<&str>, &str)
 /// The statistic that is shown of the samples of one run.
 type Statistic = fn(&[f64]) -> Option<f64>;
 
-/// The blocks of rows: their name, the metric that programs find them under, and what they show.
-const BLOCKS: [(&str, &str, Statistic); 7] = [
-    ("Min", "fault_latency_us.Min", |samples| stats::min(samples)),
-    ("Amean", "fault_latency_us.Amean", |samples| stats::amean(samples)),
-    ("Stddev", "fault_latency_us.Stddev", |samples| stats::stddev(samples)),
-    ("CoeffVar", "fault_latency_pct.CoeffVar", |samples| {
+/// The blocks of rows: their name, the metric that programs find them under, its unit, and what they show.
+const BLOCKS: [(&str, &str, &str, Statistic); 7] = [
+    ("Min", "fault_latency_us.Min", "us", |samples| stats::min(samples)),
+    ("Amean", "fault_latency_us.Amean", "us", |samples| stats::amean(samples)),
+    ("Stddev", "fault_latency_us.Stddev", "us", |samples| stats::stddev(samples)),
+    ("CoeffVar", "fault_latency_pct.CoeffVar", "pct", |samples| {
         let spread = Spread { mean: stats::amean(samples)?, stddev: stats::stddev(samples) };
         stats::coeff_var(spread)
     }),
-    ("P50", "fault_latency_us.P50", |samples| stats::percentile(samples, 50.0)),
-    ("P99", "fault_latency_us.P99", |samples| stats::percentile(samples, 99.0)),
-    ("Max", "fault_latency_us.Max", |samples| stats::max(samples)),
+    ("P50", "fault_latency_us.P50", "us", |samples| stats::percentile(samples, 50.0)),
+    ("P99", "fault_latency_us.P99", "us", |samples| stats::percentile(samples, 99.0)),
+    ("Max", "fault_latency_us.Max", "us", |samples| stats::max(samples)),
 ];
 
 /// Of an operation that no run had, a row of zeroes, as mmtests prints it. A run that had none says nothing otherwise.
@@ -158,12 +165,12 @@ fn or_zero(row: Row) -> Row {
 fn latencies(group: &Group<'_>) -> Table {
     let cases = cases(group, LATENCY);
     let mut rows = Vec::new();
-    for (stat, metric, statistic) in BLOCKS {
+    for (stat, metric, unit, statistic) in BLOCKS {
         for class in CLASSES {
             rows.extend(cases.iter().map(|case| {
                 let of_run = |placed: &Placed<'_>| statistic(samples(group, placed, (LATENCY, Some(class), case))?);
                 let (metric, case) = (metric.to_owned(), format!("{class}-{case}"));
-                let line = Line { metric, case, stat, better: Better::Lower, form: Form::Hundredths };
+                let line = Line { metric, case, stat, better: Better::Lower, unit, form: Form::Hundredths };
                 or_zero(row(group, &line, of_run))
             }));
         }
@@ -176,7 +183,8 @@ fn shares(group: &Group<'_>) -> Table {
     const SHARE: &str = "thp_success_pct";
     let of_case = |case: &String| {
         let (metric, row_case) = (SHARE.to_owned(), format!("huge-{case}"));
-        let line = Line { metric, case: row_case, stat: "Percentage", better: Better::Higher, form: Form::Hundredths };
+        let (better, form) = (Better::Higher, Form::Hundredths);
+        let line = Line { metric, case: row_case, stat: "Percentage", better, unit: "pct", form };
         row(group, &line, |placed| number(group, placed, (SHARE, None, case)))
     };
     let rows = cases(group, SHARE).iter().map(of_case).collect();
@@ -209,7 +217,7 @@ fn bops(group: &Group<'_>) -> Table {
         rows.extend(cases.iter().map(|case| {
             let better = if class == "Stddev" { Better::Lower } else { Better::Higher };
             let metric = format!("{BOPS}.{class}");
-            let line = Line { metric, case: case.clone(), stat: class, better, form: Form::Hundredths };
+            let line = Line { metric, case: case.clone(), stat: class, better, unit: "ops/s", form: Form::Hundredths };
             let row = row(group, &line, |placed| number(group, placed, (BOPS, Some(class), case)));
             Row { operation: format!("{class} {}", case.trim_start_matches("warehouses=")), ..row }
         }));
@@ -223,8 +231,9 @@ fn peaks(group: &Group<'_>) -> Table {
     // What tells rows apart follows the name of the peak.
     let is_rate = |case: &str| case.split(',').next().is_some_and(|name| name.ends_with("Bops"));
     let rows = cases(group, PEAK).into_iter().map(|case| {
-        let better = if is_rate(&case) { Better::Higher } else { Better::None };
-        let line = Line { metric: PEAK.to_owned(), case: case.clone(), stat: "", better, form: Form::Hundredths };
+        let (better, unit) = if is_rate(&case) { (Better::Higher, "ops/s") } else { (Better::None, "warehouses") };
+        let (metric, form) = (PEAK.to_owned(), Form::Hundredths);
+        let line = Line { metric, case: case.clone(), stat: "", better, unit, form };
         row(group, &line, |placed| number(group, placed, (PEAK, None, &case)))
     });
     let title = format!("{} Peaks", group.experiment);
@@ -247,7 +256,8 @@ fn of_programs(group: &Group<'_>, names: &[&str]) -> Vec<Row> {
         rows.extend(places.map(|(class, case)| {
             let metric = if classes.len() == 1 { (*name).to_owned() } else { format!("{name}.{class}") };
             let better = if *name == PROGRAMS[0] { Better::Lower } else { Better::None };
-            let line = Line { metric, case: case.clone(), stat: class, better, form: Form::Hundredths };
+            let unit = metrics(group, name).next().map_or("", |(_, metric)| metric.unit.as_str());
+            let line = Line { metric, case: case.clone(), stat: class, better, unit, form: Form::Hundredths };
             row(group, &line, |placed| number(group, placed, (name, Some(class), case)))
         }));
     }
@@ -258,23 +268,20 @@ fn durations(group: &Group<'_>) -> Table {
     let of_part = |(_, name, part): &(&str, &str, fn(&crate::Duration) -> u64)| {
         let of_run = |cell: &Cell| Some(part(cell.measured.duration.as_ref()?) as f64 / 1e12);
         let (metric, case) = ("time_s".to_owned(), (*name).to_owned());
-        rows_of_runs(group, &Line { metric, case, stat: "", better: Better::None, form: Form::Hundredths }, of_run)
+        let (better, form) = (Better::None, Form::Hundredths);
+        rows_of_runs(group, &Line { metric, case, stat: "", better, unit: UNIT, form }, of_run)
     };
     let rows = DURATIONS.iter().flat_map(of_part).collect();
     let title = format!("{} Duration (seconds)", group.experiment);
     table(group, Kind::Duration, (&title, "s"), Better::None, rows)
 }
 
-/// Every row that a table of counters can have.
-pub(crate) fn counter_rows() -> impl Iterator<Item = &'static str> {
-    vmstat::LINES.iter().map(|line| line.name)
-}
-
 fn vmstat(group: &Group<'_>) -> Table {
     let of_row = |line: &vmstat::Line| {
         let of_run = |cell: &Cell| Some((line.value)(&vmstat::Run::of(cell)));
         let (metric, case) = ("counter".to_owned(), line.name.to_owned());
-        rows_of_runs(group, &Line { metric, case, stat: "", better: Better::None, form: line.form }, of_run)
+        let (better, unit, form) = (Better::None, line.unit(), line.form);
+        rows_of_runs(group, &Line { metric, case, stat: "", better, unit, form }, of_run)
     };
     // The posting of 2013 has one row for entries that were made to fault, those of 2015 have three.
     let has = |name: &str| group.cells.iter().any(|placed| of_name(placed.cell, name).next().is_some());

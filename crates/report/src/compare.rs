@@ -2,13 +2,17 @@
 //!
 //! The unit is the run: a mean, a share or a counter is one number of each. One p decides about a row: that of the paired t of
 //! runs with the same seeds, where both columns are simulated, else Welch's. Where all numbers of a row are positive the test is
-//! of their logarithms, so that an interval is one of per cent. Rows of a family are taken together (Holm). How many runs are
-//! lower, and Mann-Whitney's p, are said and decide nothing.
+//! of their logarithms, and its interval one of geometric means; of counts with noughts among them it is of the logarithms of one
+//! more. Rows of a family are taken together (Holm). How many runs are lower, and Mann-Whitney's p, are said and decide nothing.
+//!
+//! The change of a row is that of the two numbers that are shown ([`crate::stats::change`]). It has a star if the test separates
+//! the columns, in the same direction, and if it is large enough.
 
 mod csv;
 mod fail_on;
 mod ladder;
 mod noise;
+mod summary;
 mod sweep;
 mod test;
 #[cfg(test)]
@@ -24,14 +28,16 @@ pub use self::{
     fail_on::{FailOn, FailOnError},
     ladder::ladder_text,
     noise::{Noise, noise, noise_csv, noise_text},
+    summary::{summary, summary_of},
     sweep::{Axis, Effect, Grid, Mapped, Place, Region, Sweep, sweep_csv, sweep_text},
-    test::{Test, Tested},
+    test::{Geometric, Scale, Test, Tested},
     text::compare_text,
 };
 use crate::{
     metrics::TAILS,
+    quantity::Quantity,
     record::{Better, Column, Target},
-    stats::Pair,
+    stats::{self, Pair},
     table::{Kind, Report, Row, Table, Value},
 };
 
@@ -46,18 +52,27 @@ const OF_SAMPLES: [&str; 7] = ["Min", "Stddev", "HStddev", "CoeffVar", "HCoeffVa
 pub struct Gates {
     /// In per cent of the old value.
     pub percent: f64,
-    /// Of counters, which are whole numbers: so many more or fewer in a run.
+    /// Of counts, which are whole numbers: so many more or fewer in a run.
     pub count: f64,
     /// Of shares: so many points of the hundred.
     pub points: f64,
 }
 
 impl Gates {
+    /// The least change that matters of a quantity, in its unit.
+    fn least(self, quantity: Quantity) -> f64 {
+        match quantity {
+            Quantity::Count => self.count,
+            Quantity::Share => self.points,
+            Quantity::Time | Quantity::Rate | Quantity::Amount => 0.0,
+        }
+    }
+
     /// The conditions that a change with a star meets.
     pub(crate) fn in_words(self, test: &str) -> String {
         let Self { percent, count, points } = self;
         format!(
-            "separated ({test}Holm over metrics, and over counters; {} %) and material ({percent} % and more; of counters also \
+            "separated ({test}Holm over metrics, and over counters; {} %) and material ({percent} % and more; of counts also \
              {count} a run, of shares {points} points)",
             100.0 * LEVEL
         )
@@ -157,6 +172,8 @@ pub struct Compared {
     pub title: String,
     /// The unit of its values.
     pub unit: String,
+    /// The kind of number that they are.
+    pub quantity: Quantity,
     /// The family it is judged with.
     pub family: Family,
     /// The metric and the case, for programs.
@@ -173,10 +190,15 @@ pub struct Compared {
     pub old_column: String,
     /// See `old_column`.
     pub new_column: String,
-    /// The value of all runs together, in the table's unit.
+    /// The kernel of the new column.
+    #[serde(skip)]
+    pub new_kernel: String,
+    /// The value of all runs together, in the row's unit.
     pub old: f64,
     /// See `old`.
     pub new: f64,
+    /// The change of these two in per cent of the old one; none from nought to something.
+    pub change_percent: Option<f64>,
     /// Runs of each side.
     pub runs: (usize, usize),
     /// The test of its runs.
@@ -185,6 +207,16 @@ pub struct Compared {
     pub p_holm: Option<f64>,
     /// The words.
     pub verdict: Verdict,
+    /// The new column is a model of the old one: no change, but how far the model is off.
+    #[serde(skip)]
+    pub is_model: bool,
+}
+
+impl Compared {
+    /// The change of the two numbers, in the unit of the row.
+    pub fn difference(&self) -> f64 {
+        self.new - self.old
+    }
 }
 
 impl Compared {
@@ -252,12 +284,14 @@ impl Comparison {
     /// Judges all rows together, and together with so many `others` that are not here: those among which a row was chosen.
     fn judge(&mut self, others: usize) {
         for family in [Family::Primary, Family::Tails, Family::Counters] {
-            let of_family = |row: &Compared| row.family == family;
-            let own = self.rows.iter().filter(|row| of_family(row)).filter_map(|row| row.tested.p());
-            let raw: Vec<f64> = own.chain(std::iter::repeat_n(1.0, others)).collect();
+            let p = |row: &Compared| row.tested.p().filter(|_| row.family == family && self.can_matter(row));
+            let found: Vec<Option<f64>> = self.rows.iter().map(p).collect();
+            let raw: Vec<f64> = found.iter().flatten().copied().chain(std::iter::repeat_n(1.0, others)).collect();
             let mut adjusted = holm(&raw).into_iter();
-            for row in self.rows.iter_mut().filter(|row| row.family == family) {
-                row.p_holm = row.tested.p().and_then(|_| adjusted.next());
+            for (row, found) in self.rows.iter_mut().zip(found) {
+                if row.family == family {
+                    row.p_holm = found.and_then(|_| adjusted.next());
+                }
             }
         }
         for at in 0..self.rows.len() {
@@ -271,33 +305,33 @@ impl Comparison {
             Tested::Same => Verdict::Same,
             Tested::DiffersInAll => Verdict::DiffersInAll,
             Tested::By(test) => {
-                let is_separated = row.p_holm.is_some_and(|p| p <= LEVEL);
-                if is_separated && self.is_material(row, test.change(row.old)) {
-                    return match (row.better, test.difference > 0.0) {
+                let change = row.difference();
+                // Few large runs may pull a mean one way while most runs go the other.
+                let is_separated = row.p_holm.is_some_and(|p| p <= LEVEL) && change * test.on_scale > 0.0;
+                if is_separated && self.is_material(row, change) {
+                    return match (row.better, change > 0.0) {
                         (Better::None, _) => Verdict::Differs,
                         (Better::Lower, true) | (Better::Higher, false) => Verdict::Worse,
                         (Better::Lower, false) | (Better::Higher, true) => Verdict::Better,
                     };
                 }
-                let ends = test.ends(row.old);
-                if ends.is_some_and(|(low, high)| !self.is_material(row, low) && !self.is_material(row, high)) {
-                    Verdict::NoChange
-                } else {
-                    Verdict::CannotTell
-                }
+                let is_small = |change: f64| !self.is_material(row, change);
+                let are_small = test.ends(row.old).is_some_and(|(low, high)| is_small(low) && is_small(high));
+                if are_small && is_small(change) { Verdict::NoChange } else { Verdict::CannotTell }
             }
         }
     }
 
     /// Is a change, in the unit of the row, large enough to matter?
     fn is_material(&self, row: &Compared, change: f64) -> bool {
-        let Gates { percent, count, points } = self.gates;
-        let absolute = match row.family {
-            Family::Counters => count,
-            Family::Primary if row.unit == "pct" => points,
-            Family::Primary | Family::Tails => 0.0,
-        };
-        change.abs() >= absolute && 100.0 * change.abs() >= percent * row.old.abs()
+        let least = self.gates.least(row.quantity);
+        change.abs() >= least && 100.0 * change.abs() >= self.gates.percent * row.old.abs()
+    }
+
+    /// Could a change of this row be large enough at all? Others are not judged with it: a kernel has many counters that hardly
+    /// move.
+    fn can_matter(&self, row: &Compared) -> bool {
+        row.old.abs() + row.new.abs() >= self.gates.least(row.quantity)
     }
 
     /// The rows by how much worse they are, the worst first; then the others as they stand.
@@ -310,7 +344,7 @@ impl Comparison {
             Verdict::CannotTell => 4,
             Verdict::NoChange | Verdict::Same | Verdict::OneRun => 5,
         };
-        let size = |row: &Compared| if row.old == 0.0 { f64::MAX } else { ((row.new - row.old) / row.old).abs() };
+        let size = |row: &Compared| row.change_percent.map_or(f64::MAX, f64::abs);
         self.rows.sort_by(|a, b| rank(a).cmp(&rank(b)).then(size(b).total_cmp(&size(a))));
     }
 
@@ -347,10 +381,12 @@ impl RowOf<'_> {
         let Self { table, row, family } = self;
         let runs = Pair { baseline: &old.value.of_seeds, new: &new.value.of_seeds };
         let are_simulated = [old, new].iter().all(|side| side.column.target == Target::Sim);
+        let values = Pair { baseline: old.value.value, new: new.value.value };
         Compared {
             experiment: table.experiment.clone(),
             title: title(table),
-            unit: table.unit.clone(),
+            unit: row.unit.clone(),
+            quantity: row.quantity(),
             family,
             metric: row.metric.clone(),
             case: row.case.clone(),
@@ -359,12 +395,15 @@ impl RowOf<'_> {
             better: row.better,
             old_column: old.column.label(),
             new_column: new.column.label(),
-            old: old.value.value,
-            new: new.value.value,
+            new_kernel: new.column.kernel.clone(),
+            old: values.baseline,
+            new: values.new,
+            change_percent: stats::change(values),
             runs: (old.value.of_seeds.len(), new.value.of_seeds.len()),
-            tested: test::of(runs, are_simulated),
+            tested: test::of(runs, row.quantity(), are_simulated),
             p_holm: None,
             verdict: Verdict::CannotTell,
+            is_model: old.column.target != Target::Sim && new.column.target == Target::Sim,
         }
     }
 }

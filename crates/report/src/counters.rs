@@ -24,16 +24,48 @@ pub(crate) fn of_groups(groups: &[Group<'_>], threshold: u64) -> Vec<Table> {
 /// Movements by counter, operation and column; by seed within those.
 type Movements<'a> = BTreeMap<(&'a str, &'a str, usize), Runs<'a>>;
 
+/// Leaves the rows out that a reader is not shown: all of them were judged.
+pub(crate) fn hide(tables: &mut Vec<Table>, groups: &[Group<'_>], threshold: u64) {
+    for group in groups {
+        let movements = movements(group);
+        let (shown, title) = (shown(group, &movements, threshold), title(group));
+        let mine = |table: &&mut Table| {
+            table.kind == Kind::Counters && (&table.experiment, &table.title) == (&group.experiment, &title)
+        };
+        for table in tables.iter_mut().filter(mine) {
+            table.rows.retain(|row| shown.contains(row.metric.as_str()));
+        }
+    }
+    tables.retain(|table| !table.rows.is_empty());
+}
+
+fn title(group: &Group<'_>) -> String {
+    format!("{} Counters", group.title)
+}
+
+/// Counters that moved by so much somewhere, and gauges.
+fn shown<'a>(group: &'a Group<'_>, movements: &Movements<'a>, threshold: u64) -> BTreeSet<&'a str> {
+    let is_shown = |((counter, ..), runs): &(&(&str, &str, usize), &Runs)| {
+        mean(runs.by_seed()).is_some_and(|mean| mean.abs() >= threshold as f64 || mean != 0.0 && is_derived(counter))
+    };
+    let moved = movements.iter().filter(is_shown).map(|((counter, ..), _)| *counter);
+    moved.chain(group.cells.iter().flat_map(|placed| placed.cell.measured.gauges.keys().map(String::as_str))).collect()
+}
+
+/// The unit of counters, but for those of time.
+const UNIT: &str = "movement of the counter per run";
+/// The end of the name of a counter of time, and its unit.
+const NANOSECONDS: (&str, &str) = ("_ns", "ns");
+
+fn unit(counter: &str) -> &'static str {
+    let derived = balancing::DERIVED.iter().find(|(name, ..)| *name == counter).map(|(_, unit, _)| *unit);
+    let (end, of_time) = NANOSECONDS;
+    derived.unwrap_or(if counter.ends_with(end) { of_time } else { UNIT })
+}
+
 fn table(group: &Group<'_>, threshold: u64) -> Table {
     let movements = movements(group);
-    let shown: BTreeSet<&str> = movements
-        .iter()
-        .filter(|((counter, ..), runs)| {
-            is_derived(counter) || mean(runs.by_seed()).is_some_and(|mean| mean.abs() >= threshold as f64)
-        })
-        .map(|((counter, ..), _)| *counter)
-        .chain(group.cells.iter().flat_map(|placed| placed.cell.measured.gauges.keys().map(String::as_str)))
-        .collect();
+    let shown = shown(group, &movements, threshold);
     let operations = group.operations();
     let row = |counter: &str, operation: &str| {
         let value = |column| movements.get(&(counter, operation, column)).and_then(|runs| value(runs.by_seed()));
@@ -44,6 +76,7 @@ fn table(group: &Group<'_>, threshold: u64) -> Table {
             stat: "Ops".to_owned(),
             operation: format!("{counter} {operation}"),
             better: Better::None,
+            unit: unit(counter).to_owned(),
             form: Form::Hundredths,
             cells,
         })
@@ -53,9 +86,9 @@ fn table(group: &Group<'_>, threshold: u64) -> Table {
         .flat_map(|counter| operations.iter().filter_map(|operation| row(counter, operation)).collect::<Vec<Row>>());
     Table {
         experiment: group.experiment.clone(),
-        title: format!("{} Counters", group.title),
+        title: title(group),
         kind: Kind::Counters,
-        unit: "movement of the counter per run".to_owned(),
+        unit: UNIT.to_owned(),
         better: Better::None,
         columns: group.columns.clone(),
         rows: rows.collect(),
@@ -73,7 +106,7 @@ fn movements<'a>(group: &'a Group<'_>) -> Movements<'a> {
         for (counter, &moved) in measured.counters.iter().chain(&measured.gauges) {
             add(counter, moved as f64);
         }
-        for (name, value) in balancing::DERIVED {
+        for (name, _, value) in balancing::DERIVED {
             if let Some(value) = value(&measured.counters) {
                 add(name, value);
             }
@@ -84,7 +117,7 @@ fn movements<'a>(group: &'a Group<'_>) -> Movements<'a> {
 
 /// Is it a row that follows from other counters? Those are small where they matter.
 fn is_derived(counter: &str) -> bool {
-    balancing::DERIVED.iter().any(|(name, _)| *name == counter)
+    balancing::DERIVED.iter().any(|(name, ..)| *name == counter)
 }
 
 /// Sums of whole numbers are exact, so their order does not matter.

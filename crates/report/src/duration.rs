@@ -7,6 +7,9 @@ use crate::table::{Form, Kind, Row, Table, Value};
 /// A part of a duration, in picoseconds.
 pub(crate) type Part = fn(&Duration) -> u64;
 
+/// The unit of all rows.
+pub(crate) const UNIT: &str = "s";
+
 /// What rows are called, for programs and in texts, and what they show.
 pub(crate) const ROWS: [(&str, &str, Part); 3] = [
     ("duration.user", "User", |duration| duration.user_ps),
@@ -35,6 +38,7 @@ fn table(group: &Group<'_>) -> Table {
             stat: "Duration".to_owned(),
             operation: format!("{name} {operation}"),
             better: Better::None,
+            unit: UNIT.to_owned(),
             form: Form::Hundredths,
             cells,
         })

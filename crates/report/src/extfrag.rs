@@ -113,6 +113,8 @@ impl Extfrag {
 /// The metric under which programs find the rows: of whole runs, and of the measured window.
 const METRIC: &str = "extfrag_events";
 const WINDOW: &str = "extfrag_events_in_window";
+/// The unit of all rows.
+const UNIT: &str = "events per run";
 
 /// One table per experiment and workload in which somebody counted an event. A value is the mean over the runs of an operation
 /// (its seeds). A run in which nobody counted says nothing.
@@ -140,7 +142,7 @@ pub(crate) fn table(group: &Group<'_>) -> Option<Table> {
         experiment: group.experiment.clone(),
         title: format!("{} External Fragmentation Events", group.title),
         kind: Kind::Extfrag,
-        unit: "events per run".to_owned(),
+        unit: UNIT.to_owned(),
         better: Better::Lower,
         columns: group.columns.clone(),
         rows: rows.collect(),
@@ -265,6 +267,7 @@ fn row(group: &Group<'_>, line: &Line, operation: &str) -> Row {
         stat: "Extfrag".to_owned(),
         operation: line.name.clone(),
         better: line.better,
+        unit: UNIT.to_owned(),
         form: Form::Whole,
         cells: (0..group.columns.len()).map(value).collect(),
     }

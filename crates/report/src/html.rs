@@ -74,9 +74,9 @@ pub struct Changed {
     pub old: f64,
     /// The value of the new column.
     pub new: f64,
-    /// The change.
-    pub change: f64,
-    /// The ends of the interval of the change, where there is one.
+    /// The change of the two; none from nought.
+    pub change: Option<f64>,
+    /// The ends of the interval of their difference, in per cent of the old value, where there is one.
     pub low: Option<f64>,
     /// See `low`.
     pub high: Option<f64>,

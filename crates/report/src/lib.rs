@@ -29,6 +29,7 @@ pub mod over_time;
 pub mod page;
 pub mod perfetto;
 pub mod published;
+pub mod quantity;
 pub mod record;
 pub mod series;
 pub mod short;
@@ -40,6 +41,7 @@ mod will_it_scale;
 
 pub use self::causes::causes;
 pub use self::checks::{CheckRow, CheckTable, checks};
+pub use self::classic::classic_counters;
 pub use self::columns::{ColumnTable, Columns};
 pub use self::counters::counters;
 pub use self::csv::{CsvLine, to_csv};
@@ -54,6 +56,7 @@ pub use self::page::{Page, Part};
 pub use self::published::{
     Judgement, Ours, Printed, Published, PublishedColumn, PublishedError, PublishedSource, Verdict,
 };
+pub use self::quantity::Quantity;
 pub use self::record::{
     Better, Cell, Check, Column, Duration, Key, Measured, Memory, Metric, OF_ALL_CASES, Record, Run, SCHEMA, Skip,
     Skipped, System, Target, WAITING, cells,

@@ -16,8 +16,10 @@ const ROWS: [(&str, &str, Part); 6] = [
     ("memory.min", "min marks", |cell| Some(cell.measured.memory?.min)),
     ("memory.low", "low marks", |cell| Some(cell.measured.memory?.low)),
     ("memory.high", "high marks", |cell| Some(cell.measured.memory?.high)),
-    ("memory.oom_kills", "OOM kills", oom_kills),
+    (OOM_KILLS, "OOM kills", oom_kills),
 ];
+
+const OOM_KILLS: &str = "memory.oom_kills";
 
 fn oom_kills(cell: &Cell) -> Option<u64> {
     cell.measured.memory?;
@@ -48,6 +50,7 @@ pub(crate) fn table(group: &Group<'_>) -> Table {
             stat: "Memory".to_owned(),
             operation: format!("{name} {operation}"),
             better: Better::None,
+            unit: if metric == OOM_KILLS { "times" } else { "pages" }.to_owned(),
             form: Form::Whole,
             cells: (0..group.columns.len()).map(value).collect(),
         }

@@ -265,6 +265,7 @@ impl<'a> Block<'a> {
             stat: self.name().to_owned(),
             operation: operation.name.clone(),
             better: self.better(),
+            unit: self.unit().to_owned(),
             form: Form::Hundredths,
             cells: operation.pools.iter().map(|pool| self.value(pool.as_ref()?)).collect(),
         }
@@ -286,6 +287,11 @@ impl<'a> Block<'a> {
             (Statistic::BestMean, Average::Harmonic) => "BHmean.95",
             (Statistic::Percentage, _) => "Percentage",
         }
+    }
+
+    /// That of the samples, but for a spread as a part of the mean.
+    fn unit(&self) -> &str {
+        if self.statistic == Statistic::CoeffVar { PERCENT } else { self.metric.unit }
     }
 
     /// A spread is better low, whatever spreads.

@@ -9,7 +9,7 @@ mod pivot;
 mod strip;
 pub mod text;
 
-pub(crate) use self::number::number as number_of;
+pub(crate) use self::number::{NEW, number as number_of};
 use std::collections::BTreeMap;
 
 use self::{
@@ -280,7 +280,7 @@ impl Short<'_> {
                 let pair = Pair { baseline: baseline.value, new: value.value };
                 let is_twin = matches!(against, Against::Kernel(_));
                 texts[CHANGE] = if is_twin { ratio(pair) } else { change(pair) };
-                seen.sign(if is_twin { Sign::Ratio } else { Sign::Change });
+                seen.change(is_twin, &texts[CHANGE]);
                 if let Some(verdict) = value.verdict.filter(|_| !is_twin) {
                     seen.verdict(verdict);
                     texts[MARKS].extend(verdict.is_starred().then_some(STAR));

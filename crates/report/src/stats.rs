@@ -132,6 +132,16 @@ pub fn percentile(samples: &[f64], percent: f64) -> Option<f64> {
     Some(low + (rank - below as f64) * (high - low))
 }
 
+/// The change from one number to another in per cent of the first: the formula of everything but columns that are as mmtests
+/// prints them ([`percent_change`]). None from nought to something, of which there is no percentage.
+pub fn change(Pair { baseline, new }: Pair<f64>) -> Option<f64> {
+    match (baseline == 0.0, new == 0.0) {
+        (true, true) => Some(0.0),
+        (true, false) => None,
+        (false, _) => Some(100.0 * ((new - baseline) / baseline.abs())),
+    }
+}
+
 /// How much better the new number is, in percent of the baseline: positive is better. None where no
 /// direction is better.
 ///
@@ -297,6 +307,15 @@ mod tests {
         assert_near(percentile(&[7.0], 97.5), 7.0);
         let hundred: Vec<f64> = (0..=100).map(f64::from).collect();
         assert_near(percentile(&hundred, 2.5), 2.5);
+    }
+
+    #[test]
+    fn a_change_is_one_of_the_two_numbers() {
+        let of = |baseline, new| change(Pair { baseline, new });
+        assert_eq!(of(0.5, 0.75), Some(50.0));
+        assert_eq!(of(82.8, 0.0), Some(-100.0));
+        assert_eq!(of(-2.0, -1.0), Some(50.0), "of the old number's size");
+        assert_eq!((of(0.0, 0.0), of(0.0, 4.0)), (Some(0.0), None));
     }
 
     #[test]

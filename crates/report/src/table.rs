@@ -10,9 +10,10 @@ use crate::compare::{Comparison, Gates, Verdict};
 use crate::counters;
 use crate::duration;
 use crate::extfrag;
-use crate::group::{Group, groups_against, interval};
+use crate::group::{Group, groups, groups_against, interval};
 use crate::memory;
 use crate::metrics;
+use crate::quantity::Quantity;
 use crate::record::{Better, Cell, Column};
 use crate::stats;
 use crate::will_it_scale;
@@ -44,14 +45,36 @@ impl Report {
     /// The tables that a layout has, of cells that may be of several results, compared with a column.
     pub fn against(baseline: &Baseline, layout: Layout, cells: &[Cell], counter_threshold: u64) -> Self {
         let groups = groups_against(cells, baseline);
-        let report = match layout {
-            Layout::Head => Self::head(&groups, cells, counter_threshold),
-            Layout::Classic => classic::report(&groups),
-            Layout::WillItScale | Layout::Cases => {
-                will_it_scale::report(&groups, layout, Self::head(&groups, cells, counter_threshold))
-            }
-        };
-        report.judged()
+        let mut report = Self::whole(layout, cells, &groups).judged();
+        if layout != Layout::Classic {
+            counters::hide(&mut report.tables, &groups, counter_threshold);
+        }
+        report
+    }
+
+    /// The tables of a layout with every counter that a target has, as comparisons judge them; not judged yet.
+    pub fn with_all_counters(layout: Layout, cells: &[Cell]) -> Self {
+        Self::whole(layout, cells, &groups(cells))
+    }
+
+    /// Adds rows of some counters by their names, where the layout has other rows of counters: those of 2015 have titles.
+    pub fn add_counters(&mut self, cells: &[Cell], is_wanted: impl Fn(&str) -> bool) {
+        if self.layout != Layout::Classic {
+            return;
+        }
+        let mut tables = counters::of_groups(&groups(cells), 0);
+        for table in &mut tables {
+            table.rows.retain(|row| is_wanted(&row.metric));
+        }
+        self.tables.extend(tables.into_iter().filter(|table| !table.rows.is_empty()));
+    }
+
+    fn whole(layout: Layout, cells: &[Cell], groups: &[Group<'_>]) -> Self {
+        match layout {
+            Layout::Head => Self::head(groups, cells),
+            Layout::Classic => classic::report(groups),
+            Layout::WillItScale | Layout::Cases => will_it_scale::report(groups, layout, Self::head(groups, cells)),
+        }
     }
 
     /// With the verdict on each change: those that `compare` has of the same columns, all rows taken together.
@@ -65,11 +88,11 @@ impl Report {
         self
     }
 
-    fn head(groups: &[Group<'_>], cells: &[Cell], counter_threshold: u64) -> Self {
+    fn head(groups: &[Group<'_>], cells: &[Cell]) -> Self {
         let mut all = metrics::of_groups(groups);
         all.extend(duration::of_groups(groups));
         all.extend(extfrag::of_groups(groups));
-        all.extend(counters::of_groups(groups, counter_threshold));
+        all.extend(counters::of_groups(groups, 0));
         all.extend(memory::of_groups(groups));
         Self { layout: Layout::Head, tables: all, checks: checks(cells) }
     }
@@ -105,7 +128,7 @@ pub struct Table {
     pub title: String,
     /// What its rows are.
     pub kind: Kind,
-    /// The unit of its values (of all but `CoeffVar` rows, which are percentages).
+    /// The unit that texts say of it; each row has its own.
     pub unit: String,
     /// Which direction is better.
     pub better: Better,
@@ -203,10 +226,19 @@ pub struct Row {
     pub operation: String,
     /// Which direction of this row is better: that of the table, but always lower for spreads.
     pub better: Better,
+    /// The unit of its values, from which [`Quantity`] follows.
+    pub unit: String,
     /// How texts show its values.
     pub form: Form,
     /// One value per column; none where there is nothing to show.
     pub cells: Vec<Option<Value>>,
+}
+
+impl Row {
+    /// The kind of number that its values are.
+    pub fn quantity(&self) -> Quantity {
+        Quantity::of_unit(&self.unit)
+    }
 }
 
 /// How texts show a number.

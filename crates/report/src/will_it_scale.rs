@@ -53,7 +53,7 @@ fn words(quantity: &str) -> String {
 fn row(group: &Group<'_>, name: &str, case: &str) -> Row {
     let mine =
         || metrics(group).filter(|(placed, metric)| metric.name == name && group.case_of(placed, metric) == case);
-    let better = mine().next().expect("a row is some metric's").1.better;
+    let Metric { better, unit, .. } = mine().next().expect("a row is some metric's").1;
     let value = |column: usize| {
         let mut runs = Runs::default();
         for (placed, metric) in mine().filter(|(placed, _)| placed.column == column) {
@@ -67,7 +67,8 @@ fn row(group: &Group<'_>, name: &str, case: &str) -> Row {
         operation: format!("{test} {case}").trim_start().to_owned(),
         case: case.to_owned(),
         stat: "Amean".to_owned(),
-        better,
+        better: *better,
+        unit: unit.clone(),
         form: Form::Hundredths,
         cells: (0..group.columns.len()).map(value).collect(),
     }

@@ -15,8 +15,11 @@ use report::compare::Gates;
 /// there; of a single result all columns with its first. The unit is the run: --seeds 8 makes eight. Runs of simulated columns
 /// with the same seeds are compared pair by pair.
 ///
-/// A star says that a change is separated from none (5 %, over all rows of the table together) and large enough to matter. `no
-/// change` says that the whole interval is too small to matter, which `cannot tell` does not.
+/// First come three lines: what moved (the largest change first), the worst row, and how many rows were not told apart; then
+/// the rows with a star. A star says that a change is separated from none (5 %, over all rows of the table together) and large
+/// enough to matter. `no change` says that the whole interval is too small to matter, which `cannot tell` does not. A change is
+/// that of the two numbers shown; its interval, where all numbers are positive, is of geometric means, which the test compares.
+/// `new` was 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,11 +27,12 @@ Examples:
   pagelab run thpscale --variant ./mine.toml --seeds 8 -o results/new
   pagelab compare results/old results/new --sort
   pagelab compare results/old results/new --fail-on 'amean:fault-base-3>5%'
+  pagelab compare results/old results/new --fail-on 'compact_stall>100'
   pagelab compare results/thpscale-4.1-20261126 --full
   pagelab compare results/old results/new --format csv > changes.csv
   pagelab compare results/old mmtests/work/log --against v6.1
 
-In csv the bounds of a change are change_pct_from and change_pct_to.
+In csv change_pct is the change of old and new, and geometric_pct with its bounds that of geometric means.
 Exit status: 0 compared, 2 wrong input or nothing in common, 3 a change that --fail-on names.")]
 pub(crate) struct Compare {
     /// Result directories, or numbers measured elsewhere: runs of mmtests, its JSON, directories with captures of /proc/vmstat
@@ -41,9 +45,11 @@ pub(crate) struct Compare {
     /// Compare all columns with this one of the first result: its kernel, or its label as --format csv has it
     #[arg(long, value_name = "COLUMN")]
     against: Option<String>,
-    /// Exit with 3 if a row has a star and the whole interval of its change is beyond a bound. STAT is the row's first word
-    /// or its metric, ROW the rest; falls are written as `<-5%`; may be given several times
-    #[arg(long, value_name = "STAT:ROW>N%")]
+    /// Exit with 3 if a row has a star and its change and the whole interval of it are beyond a bound. NAME is the row's first
+    /// word, its metric or a counter (`pagelab list counters`), ROW the rest, without which all its rows are meant. Falls are
+    /// written as `<-5%`. N without % is in the unit of the row: from nought any rise is beyond every per cent. May be given
+    /// several times
+    #[arg(long, value_name = "NAME[:ROW]>N[%]")]
     fail_on: Vec<String>,
     /// From how many per cent on a change matters
     #[arg(long, value_name = "PERCENT", default_value_t = Gates::default().percent, value_parser = gate)]
@@ -51,7 +57,7 @@ pub(crate) struct Compare {
     /// The rows that are worst first
     #[arg(long)]
     sort: bool,
-    /// Also rows of counters without a star, and below each row p, how many runs are lower, and what so many runs can see
+    /// All rows, also without a star, and below each row p, how many runs are lower, and what so many runs can see
     #[arg(long)]
     full: bool,
     /// How to print it
@@ -133,7 +139,7 @@ pub(crate) struct Noise {
 /// Climb from one kernel to another, and say which steps moved what
 ///
 /// Steps are patches of a variant (+1, then +1,2 and so on, in the order in which they are named), or the built-in versions
-/// between two releases. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the
+/// between two. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the
 /// one before it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -146,7 +152,7 @@ Examples:
 The same command again goes on where it stopped.
 Exit status: 0 done, 1 a cell failed, 2 wrong input, 130 interrupted.")]
 pub(crate) struct Ladder {
-    /// A variant whose patches are put on, or two versions, with or without rules of their own: v5.0..v5.1, v4.9..v5.15
+    /// A variant whose patches are put on, or two versions: v5.0..v5.1
     #[arg(value_name = "VARIANT|FIRST..LAST")]
     from: String,
     /// Patches, in the order in which they are put on [default: all that the variant has]

@@ -31,7 +31,7 @@ pub(crate) enum Listed {
     Workloads,
     /// Runnable specs
     Experiments,
-    /// Counters of /proc/vmstat on this machine
+    /// Counters of the simulator and of this machine's /proc/vmstat: names for --metrics and --fail-on
     Counters,
     /// Kernel settings that --set and machine files know
     Knobs,

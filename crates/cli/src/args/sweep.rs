@@ -18,8 +18,9 @@ use super::compare::{FormArg, gate};
 /// Values are shaded from the lowest to the highest; the default is in brackets.
 ///
 /// Below each map are its flat regions: neighbouring cells among which no difference beyond the gate is found. At the end is,
-/// setting by setting, what reacts to it: how far the means over its values are apart, with their interval, and a star if that
-/// is separated from none (5 %, over all pairs of values together) and large enough to matter. "flat": all of it is too small.
+/// setting by setting, what reacts to it: the change between the two values whose means are furthest apart, with its interval,
+/// and a star if that is separated from none (5 %, over all pairs of values together) and large enough to matter. "flat": all of
+/// it is too small.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -59,7 +59,7 @@ fn every_list_has_what_there_is() {
             ],
         ),
         ("experiments", &["fault-storm"]),
-        ("counters", &["pgfault", "pgfree", "nr_free_pages"]),
+        ("counters", &["pgfault", "pgfree", "sim_nr_tlb_remote_flush"]),
         ("knobs", &["transparent_hugepage/enabled", "vm.min_free_kbytes", "vm.lowmem_reserve_ratio"]),
         ("kernels", &[]),
     ];

@@ -112,7 +112,8 @@ fn request() -> Request {
 /// another way than the published one.
 fn excerpt(text: &str) -> String {
     let parts: Vec<&str> = text.trim_end().split("\n\n").collect();
-    let (Some(head), Some(legend)) = (parts.first(), parts.last()) else { panic!("nothing is printed") };
+    let legend = parts.iter().find(|part| part.starts_with("low-high: "));
+    let (Some(head), Some(legend)) = (parts.first(), legend) else { panic!("no head and legend in {text}") };
     let table = |title: &str| -> &str {
         let is_it = |part: &&&str| part.lines().next().is_some_and(|line| line.contains(title));
         parts.iter().find(is_it).unwrap_or_else(|| panic!("no table {title:?} in {text}"))

@@ -16,6 +16,9 @@ use crate::{
     source::Source,
 };
 
+/// The beginning of the names of the host's counters.
+pub(crate) const OF_HOST: &str = "host_";
+
 /// A guest's machine: as fast as its host, with memory and CPUs of its own.
 fn guest_of(host: &Machine, params: &Params) -> Machine {
     let node = Node {
@@ -106,7 +109,7 @@ pub(super) fn run(workload: &Workload, params: &Params, order: &Order, what: &Si
             |(event, n): (Event, u64)| (format!("{prefix}{}", event.name()), i64::try_from(n).unwrap_or(i64::MAX));
         counters.iter().map(count).collect::<Vec<_>>()
     };
-    let mut counters: BTreeMap<String, i64> = counted(&finish.host.counters, "host_").into_iter().collect();
+    let mut counters: BTreeMap<String, i64> = counted(&finish.host.counters, OF_HOST).into_iter().collect();
     for (name, n) in finish.guests.iter().flat_map(|guest| counted(guest, "")) {
         *counters.entry(name).or_default() += n;
     }

@@ -6,14 +6,15 @@ use std::{
 };
 
 use report::{
-    Baseline, Cell, Column, Report,
+    Cell, Column, Report,
     compare::{Comparison, FailOn, Gates, compare_csv, compare_text, noise_csv, noise_text},
     short::text::list,
 };
 use serde::Serialize;
 
-use super::{Format, Shown, contents, read, read_like, rules};
+use super::{Format, Shown, contents, read, read_like};
 use crate::{
+    counted,
     mmtests::{self, ELSEWHERE, Like},
     plan::{Seeds, UsageError},
     source::unknown,
@@ -94,7 +95,9 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
     let names = names(&wanted.results);
     have_something_in_common(&names, &shown)?;
     let cells = marked(&names, &shown);
-    let mut comparison = comparison(&names, &shown, &cells, wanted.against.as_deref(), wanted.gates)?;
+    let mut report = compared(&names, &shown, &cells, wanted.against.as_deref(), &conditions)?;
+    report.tables.retain(|table| !table.rows.is_empty());
+    let mut comparison = Comparison::of(&report, wanted.gates);
     if comparison.rows.is_empty() {
         let rows = |rows: &[String]| list("", rows, 200);
         return Err(UsageError(format!(
@@ -109,7 +112,11 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
     }
     let mut failed = Vec::new();
     for condition in &conditions {
-        let rows = condition.failed(&comparison).map_err(|error| UsageError(format!("--fail-on: {error}")))?;
+        let rows = condition.failed(&comparison).map_err(|error| {
+            let is_counter = counted::all().contains_key(condition.name());
+            let why = if is_counter { "; a target of these results does not count it" } else { "" };
+            UsageError(format!("--fail-on: {error}{why}"))
+        })?;
         failed.extend(rows.iter().map(|row| {
             format!("--fail-on {condition}: {} {} went from {} to {}", row.stat, row.operation, row.old, row.new)
         }));
@@ -136,10 +143,23 @@ pub(super) fn comparison(
     against: Option<&str>,
     gates: Gates,
 ) -> Result<Comparison, UsageError> {
-    let threshold = shown.iter().map(|shown| shown.presentation.counter_threshold).min().unwrap_or(0);
-    let mut report = Report::against(&Baseline::OfTarget, shown[0].report.layout, cells, threshold);
+    Ok(Comparison::of(&compared(names, shown, cells, against, &[])?, gates))
+}
+
+/// The tables that are compared: with every counter, also by its own name where a condition names it.
+fn compared(
+    names: &[String],
+    shown: &[Shown],
+    cells: &[Cell],
+    against: Option<&str>,
+    conditions: &[FailOn],
+) -> Result<Report, UsageError> {
+    let mut report = Report::with_all_counters(shown[0].report.layout, cells);
+    report.add_counters(cells, |counter| {
+        conditions.iter().any(|condition| condition.name().eq_ignore_ascii_case(counter))
+    });
     choose_baselines(&mut report, names, against)?;
-    Ok(Comparison::of(&report, gates))
+    Ok(report)
 }
 
 /// How small a change the runs of results can see.
@@ -320,7 +340,5 @@ fn differences(names: &[String], shown: &[Shown]) -> Vec<String> {
             lines.push(format!("unfinished: {} cells of {}, {} of {name}", first.missing, names[0], other.missing));
         }
     }
-    let simulated: Vec<_> = shown.iter().flat_map(|shown| shown.simulated.iter().cloned()).collect();
-    lines.extend(rules::lines(&simulated));
     lines
 }

@@ -2,7 +2,7 @@
 
 use report::{Column, Target};
 
-use super::{Shown, rules};
+use super::Shown;
 use crate::{
     cell::STATE,
     machine::{self, TRANSLATED_NS},
@@ -35,9 +35,6 @@ pub(super) fn head(shown: &Shown) -> String {
         text += &simulated(column);
         text += &distances(shown, column);
         text += &state_notes(shown, column);
-    }
-    for line in rules::lines(&shown.simulated) {
-        text += &format!("{line}\n");
     }
     if shown.systems.iter().any(|system| system.target == Target::Vm) {
         text +=

@@ -291,9 +291,8 @@ fn pair_of(comparison: &Comparison, columns: (&str, &str), (old, new): (String, 
     let rows: Vec<&Compared> = comparison.rows.iter().filter(is_of).collect();
     let is_alone = rows.iter().all(|row| row.experiment == rows[0].experiment);
     let name = |row: &Compared| if is_alone { row.label() } else { format!("{}: {}", row.experiment, row.label()) };
-    let mut changed: Vec<(&Compared, Changed)> =
-        rows.iter().filter_map(|row| Some((*row, changed(row, name(row))?))).collect();
-    let size = |change: &Changed| change.change.abs();
+    let mut changed: Vec<(&Compared, Changed)> = rows.iter().map(|row| (*row, changed(row, name(row)))).collect();
+    let size = |change: &Changed| change.change.map_or(f64::MAX, f64::abs);
     changed.sort_by(|(a, x), (b, y)| {
         b.verdict.is_starred().cmp(&a.verdict.is_starred()).then(size(y).total_cmp(&size(x)))
     });
@@ -323,30 +322,25 @@ fn sentence(rows: &[&Compared], old: &str, new: &str) -> String {
     format!("{new} against {old}, {} {of}: {}.", rows.len(), words.join(", "))
 }
 
-/// The change of a row in per cent; none where the old value is zero.
-fn changed(row: &Compared, name: String) -> Option<Changed> {
+/// The change of a row in per cent, as tables have it.
+fn changed(row: &Compared, name: String) -> Changed {
     let of_old = |value: f64| (row.old != 0.0).then(|| value / row.old.abs() * 100.0);
-    let plain = of_old(row.new - row.old)?;
-    let (change, low, high) = match &row.tested {
-        Tested::By(test) => match (test.percent, test.interval) {
-            (Some(percent), _) => (percent.change, Some(percent.low), Some(percent.high)),
-            (None, Some(bounds)) => (plain, of_old(bounds.low), of_old(bounds.high)),
-            (None, None) => (plain, None, None),
-        },
-        Tested::OneRun | Tested::Same | Tested::DiffersInAll => (plain, None, None),
+    let bounds = match &row.tested {
+        Tested::By(test) => test.interval,
+        Tested::OneRun | Tested::Same | Tested::DiffersInAll => None,
     };
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
-    Some(Changed {
+    Changed {
         id: name.chars().map(letter).collect(),
         name,
         unit: row.unit.clone(),
         old: row.old,
         new: row.new,
-        change,
-        low,
-        high,
+        change: row.change_percent,
+        low: bounds.and_then(|bounds| of_old(bounds.low)),
+        high: bounds.and_then(|bounds| of_old(bounds.high)),
         verdict: row.verdict.word(),
-    })
+    }
 }
 
 /// Distributions of metrics of which cells keep samples, all seeds together.

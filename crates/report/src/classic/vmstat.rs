@@ -89,11 +89,27 @@ const OF_TASKS: [(&str, &str); 7] = [
     ("NUMA hint faults per mark", "numa_hint_faults"),
 ];
 
+/// Rows that are no counts though their form is a count's, or no shares though theirs is a share's.
+const UNITS: [(&str, &str); 3] =
+    [("Compaction cost", COST), ("AutoNUMA cost", COST), ("NUMA hint local percent", "pct")];
+const COST: &str = "million words";
+
 impl Line {
-    /// Has a run what the row is made of? Rows of published tables are there in any case.
+    /// The unit of its values.
+    pub(super) fn unit(&self) -> &'static str {
+        let own = UNITS.iter().find(|(name, _)| *name == self.name).map(|(_, unit)| *unit);
+        own.unwrap_or(match self.form {
+            Form::Percent => "pct",
+            Form::Thousandths if self.name.ends_with("velocity") => "pages/s",
+            Form::Hundredths => "faults per mark",
+            Form::Whole | Form::Thousandths => "as counted",
+        })
+    }
+
+    /// Has a run counted what the row is made of? Rows of published tables are there in any case.
     pub(super) fn is_counted(&self, run: &Run<'_>) -> bool {
         let needs = OF_TASKS.iter().find(|(name, _)| *name == self.name);
-        needs.is_none_or(|(_, counter)| run.counters.contains_key(*counter))
+        needs.is_none_or(|(_, counter)| run.get(counter) != 0.0)
     }
 
     /// Does the table of 2013 have the row, or that of 2015?
@@ -221,7 +237,7 @@ mod tests {
         assert_near(value("NUMA hint local percent", &[]), 100.0);
         let marks = [("numa_pte_updates", 5120), ("numa_hint_faults", 22)];
         assert_near(value("NUMA hint faults per mark", &marks), 2.2);
-        let counters: BTreeMap<String, i64> = [("numa_hint_faults".to_owned(), 0)].into();
+        let counters: BTreeMap<String, i64> = [("numa_hint_faults".to_owned(), 1)].into();
         let line =
             |name: &str| LINES.iter().find(|line| line.name == name).expect("it is there").is_counted(&run(&counters));
         assert!(line("NUMA hint faults per mark") && line("Swap Ins") && !line("sched_move_numa"));

@@ -1,16 +1,19 @@
-//! A comparison as lines of values. Bounds of a change have names of their own: `low` and `high` are percent points of runs.
+//! A comparison as lines of values. `change_pct` is the change of `old` and `new`, empty from nought; `geometric_pct` that of
+//! geometric means, of which p and the interval are where all numbers are positive.
 
 use csv::Writer;
 
 use super::{Comparison, Tested};
 
-const COLUMNS: [&str; 23] = [
+const COLUMNS: [&str; 26] = [
     "experiment",
     "metric",
     "case",
     "old_kernel",
     "kernel",
     "family",
+    "quantity",
+    "unit",
     "old_runs",
     "new_runs",
     "old",
@@ -19,8 +22,9 @@ const COLUMNS: [&str; 23] = [
     "difference_from",
     "difference_to",
     "change_pct",
-    "change_pct_from",
-    "change_pct_to",
+    "geometric_pct",
+    "geometric_pct_from",
+    "geometric_pct_to",
     "p",
     "p_holm",
     "p_ranks",
@@ -43,7 +47,7 @@ pub fn compare_csv(comparison: &Comparison) -> String {
             Tested::By(test) => Some(test),
             _ => None,
         };
-        let percent = test.and_then(|test| test.percent);
+        let percent = test.and_then(|test| test.geometric);
         let bounds = test.and_then(|test| test.interval);
         let family = format!("{:?}", row.family).to_lowercase();
         let count = |count: Option<usize>| count.map_or_else(String::new, |count| count.to_string());
@@ -56,13 +60,16 @@ pub fn compare_csv(comparison: &Comparison) -> String {
                 row.old_column.clone(),
                 row.new_column.clone(),
                 family,
+                row.quantity.word().to_owned(),
+                row.unit.clone(),
                 runs.0.to_string(),
                 runs.1.to_string(),
                 row.old.to_string(),
                 row.new.to_string(),
-                (row.new - row.old).to_string(),
+                row.difference().to_string(),
                 number(bounds.map(|bounds| bounds.low)),
                 number(bounds.map(|bounds| bounds.high)),
+                number(row.change_percent),
                 number(percent.map(|percent| percent.change)),
                 number(percent.map(|percent| percent.low)),
                 number(percent.map(|percent| percent.high)),

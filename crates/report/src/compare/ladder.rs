@@ -75,5 +75,6 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
         runs.join(" to ")
     );
     lines.extend(fold(&rule, WIDTH));
+    lines.extend(super::summary(comparison, WIDTH));
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

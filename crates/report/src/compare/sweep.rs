@@ -1,7 +1,8 @@
 //! A grid of settings: a map of each row, how much each setting moves it, and where it is flat.
 //!
 //! All tests are those of comparisons ([`super::test`]), in three families, each taken together (Holm): neighbours in the grid,
-//! values of a setting over all others, and the two ends of what is called flat.
+//! values of a setting over all others, and the two ends of what is called flat. With one setting neighbours are values of it
+//! too, and judged as such: a map and what is said of the setting have the same stars.
 
 mod csv;
 mod regions;
@@ -14,7 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 pub use self::{csv::sweep_csv, regions::Region, text::sweep_text};
-use super::{Compared, Comparison, Family, Gates, RowOf, Side, Tested, Unmatched, Verdict, test::Bounds};
+use super::{
+    Compared, Comparison, Family, Gates, RowOf, Side, Tested, Unmatched, Verdict, test::Bounds, test::Geometric,
+};
 use crate::{
     record::{Better, Column},
     stats::{self, Pair},
@@ -151,12 +154,12 @@ pub struct Effect {
     pub to: String,
     /// The mean at `to` less that at `from`.
     pub difference: f64,
-    /// The mean of `means`.
-    pub mean_of_all: f64,
-    /// `difference` in per cent of the mean of all; none where that is zero.
-    pub percent: Option<f64>,
-    /// The 95 % interval of `percent`.
+    /// The 95 % interval of `difference`.
     pub interval: Option<Bounds>,
+    /// `difference` in per cent of the mean at `from`; none from nought.
+    pub percent: Option<f64>,
+    /// The change of geometric means, where all numbers are positive: p is of these.
+    pub geometric: Option<Geometric>,
     /// The p of that difference among those of all pairs of values, settings and rows (Holm).
     pub p_holm: Option<f64>,
     /// The words.
@@ -265,7 +268,10 @@ impl Sweep {
         let pairs = pairs.map(|(key, pair)| (key, rows[key.0].of.compared(pair.sides())));
         let pairs = Judged::of(pairs.collect(), gates);
         let mapped = rows.iter().zip(&levels).enumerate().map(|(at, (row, levels))| {
-            let edge = |old: &Place, new: &Place| edges.rows.get(&(at, old.clone(), new.clone()));
+            let edge = |old: &Place, new: &Place| match (old.as_slice(), new.as_slice()) {
+                ([old], [new]) => pairs.rows.get(&(at, 0, *old, *new)),
+                _ => edges.rows.get(&(at, old.clone(), new.clone())),
+            };
             let effects = levels.iter().zip(axes).enumerate().map(|(axis, (levels, described))| {
                 let own = pairs.rows.range((at, axis, 0, 0)..(at, axis + 1, 0, 0));
                 effect(described, levels, own.map(|((.., old, new), row)| (*old, *new, row)))
@@ -341,6 +347,9 @@ impl PairOf<'_> {
 
 impl Levels {
     fn of(row: &OverGrid<'_>, axis: usize, count: usize) -> Self {
+        if row.values.keys().all(|place| place.len() == 1) {
+            return Self::of_only(row, count);
+        }
         let mut lines: BTreeMap<Place, Vec<Side<'_>>> = BTreeMap::new();
         for (place, side) in &row.values {
             let mut others = place.clone();
@@ -368,6 +377,17 @@ impl Levels {
         Self { columns: (0..count).map(column).collect(), values: (0..count).map(level).collect() }
     }
 
+    /// Those of the only axis: all values that have a cell.
+    fn of_only(row: &OverGrid<'_>, count: usize) -> Self {
+        let columns: BTreeSet<&Column> = row.values.values().map(|side| side.column).collect();
+        let Some(first) = columns.first().filter(|_| columns.len() == row.values.len()) else {
+            return Self { columns: Vec::new(), values: Vec::new() };
+        };
+        let column = |at: usize| Column { kernel: at.to_string(), ..Column::clone(first) };
+        let value = |at: usize| row.values.get(&vec![at]).map(|side| side.value.clone());
+        Self { columns: (0..count).map(column).collect(), values: (0..count).map(value).collect() }
+    }
+
     /// All pairs of values, with the row and axis before them.
     fn pairs(&self, (row, axis): (usize, usize)) -> Vec<((usize, usize, usize, usize), PairOf<'_>)> {
         let side = |at: usize| Some((&self.columns[at], self.values[at].as_ref()?));
@@ -386,7 +406,7 @@ fn effect<'c>(
     pairs: impl Iterator<Item = (usize, usize, &'c Compared)>,
 ) -> Option<Effect> {
     let pairs: Vec<(usize, usize, &Compared)> = pairs.collect();
-    let size = |(_, _, row): &&(usize, usize, &Compared)| (row.new - row.old).abs();
+    let size = |(_, _, row): &&(usize, usize, &Compared)| row.difference().abs();
     let furthest = |all: &dyn Fn(&Compared) -> bool| {
         // Of equal ones the first.
         let found = pairs.iter().rev().filter(|(_, _, row)| all(row));
@@ -407,22 +427,19 @@ fn effect<'c>(
         }
     };
     let means: Vec<Option<f64>> = levels.values.iter().map(|value| value.as_ref().map(|value| value.value)).collect();
-    let grand = stats::amean(&means.iter().flatten().copied().collect::<Vec<f64>>())?;
-    let percent = |difference: f64| (grand != 0.0).then(|| 100.0 * difference / grand.abs());
-    let bounds = match &row.tested {
-        Tested::By(test) => test.interval,
-        Tested::Same => Some(Bounds { low: 0.0, high: 0.0 }),
-        Tested::OneRun | Tested::DiffersInAll => None,
+    let (interval, geometric) = match &row.tested {
+        Tested::By(test) => (test.interval, test.geometric),
+        Tested::Same => (Some(Bounds { low: 0.0, high: 0.0 }), None),
+        Tested::OneRun | Tested::DiffersInAll => (None, None),
     };
-    let interval = |bounds: Bounds| Some(Bounds { low: percent(bounds.low)?, high: percent(bounds.high)? });
     Some(Effect {
         axis: axis.name.clone(),
         from: axis.values[old].clone(),
         to: axis.values[new].clone(),
-        difference: row.new - row.old,
-        mean_of_all: grand,
-        percent: percent(row.new - row.old),
-        interval: bounds.and_then(interval),
+        difference: row.difference(),
+        interval,
+        percent: row.change_percent,
+        geometric,
         p_holm: row.p_holm,
         reaction,
         means,

@@ -1,11 +1,15 @@
-//! The runs of a row: paired t or Welch's, of logarithms where all are positive.
+//! The runs of a row: paired t or Welch's, of logarithms where all are positive, and of counts with noughts among them of one
+//! more.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::stats::{self, Estimate, Interval, Pair};
+use crate::{
+    quantity::Quantity,
+    stats::{self, Estimate, Interval, Pair},
+};
 
 /// From so many runs on numbers that are constant on each side are told apart for sure.
 const ENOUGH: usize = 5;
@@ -37,18 +41,55 @@ pub struct Test {
     pub difference: f64,
     /// The interval of that; none where numbers are constant.
     pub interval: Option<Bounds>,
-    /// The change in per cent with its interval, of logarithms; none where a number is zero or negative.
-    pub percent: Option<Percent>,
+    /// The scale on which runs were compared, and p found.
+    pub scale: Scale,
+    /// The difference of means on that scale: it may have another sign than that of the means themselves.
+    pub on_scale: f64,
+    /// The change of geometric means in per cent with its interval; none where a number is zero or negative.
+    pub geometric: Option<Geometric>,
     /// The p that decides.
     pub p: f64,
     /// Of how many pairs, the new one is lower; where runs are no pairs, of how many combinations of two.
     pub lower: (usize, usize),
     /// By ranks (Mann-Whitney, with correction for ties); decides nothing.
     pub p_ranks: f64,
-    /// The change in per cent that four of five such comparisons see; none without logarithms.
+    /// The change in per cent that four of five such comparisons see; none where the old number is nought.
     pub sees_percent: Option<f64>,
-    /// Runs of each side that a change of five per cent needs; none without logarithms.
+    /// Runs of each side that a change of five per cent needs; none where the old number is nought.
     pub runs_for_asked: Option<u64>,
+}
+
+/// The scale on which runs are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Logarithms: all numbers are positive.
+    Log,
+    /// Logarithms of one more: counts, some of which are nought.
+    LogOfOneMore,
+    /// The numbers themselves.
+    Plain,
+}
+
+impl Scale {
+    /// The scale for these runs of a row.
+    fn of<'r>(mut runs: impl Iterator<Item = &'r f64> + Clone, quantity: Quantity) -> Self {
+        if runs.clone().all(|run| *run > 0.0) {
+            Self::Log
+        } else if quantity == Quantity::Count && runs.all(|run| *run >= 0.0) {
+            Self::LogOfOneMore
+        } else {
+            Self::Plain
+        }
+    }
+
+    fn at(self, run: f64) -> f64 {
+        match self {
+            Self::Log => libm::log(run),
+            Self::LogOfOneMore => libm::log1p(run),
+            Self::Plain => run,
+        }
+    }
 }
 
 /// The ends of an interval.
@@ -60,10 +101,10 @@ pub struct Bounds {
     pub high: f64,
 }
 
-/// A change in per cent.
+/// A change of geometric means, in per cent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Percent {
-    /// That of geometric means.
+pub struct Geometric {
+    /// The change.
     pub change: f64,
     /// The 95 % interval.
     pub low: f64,
@@ -82,20 +123,15 @@ impl Tested {
 }
 
 impl Test {
-    /// The change in the unit of the row: of per cent where there are some.
-    pub(super) fn change(&self, old: f64) -> f64 {
-        self.percent.map_or(self.difference, |percent| percent.change / 100.0 * old)
-    }
-
     /// The ends of its interval, in the unit of the row.
     pub(super) fn ends(&self, old: f64) -> Option<(f64, f64)> {
-        let of_percent = self.percent.map(|percent| (percent.low / 100.0 * old, percent.high / 100.0 * old));
+        let of_percent = self.geometric.map(|percent| (percent.low / 100.0 * old, percent.high / 100.0 * old));
         of_percent.or(self.interval.map(|bounds| (bounds.low, bounds.high)))
     }
 }
 
 /// Tests the runs of two columns, each by its seed. Runs with one seed belong together only where both are simulated.
-pub(super) fn of(runs: Pair<&BTreeMap<u64, f64>>, are_simulated: bool) -> Tested {
+pub(super) fn of(runs: Pair<&BTreeMap<u64, f64>>, quantity: Quantity, are_simulated: bool) -> Tested {
     let Pair { baseline: old, new } = runs;
     if old.len() < 2 || new.len() < 2 {
         return Tested::OneRun;
@@ -122,36 +158,45 @@ pub(super) fn of(runs: Pair<&BTreeMap<u64, f64>>, are_simulated: bool) -> Tested
         .expect("two runs of each")
     };
     let plain = estimate(&old, &new);
-    let is_positive = old.iter().chain(&new).all(|run| *run > 0.0);
-    let logs = is_positive.then(|| {
-        let log = |runs: &[f64]| runs.iter().map(|run| libm::log(*run)).collect::<Vec<f64>>();
-        estimate(&log(&old), &log(&new))
-    });
-    let deciding = logs.unwrap_or(plain);
+    let scale = Scale::of(old.iter().chain(&new), quantity);
+    let at = |runs: &[f64]| runs.iter().map(|run| scale.at(*run)).collect::<Vec<f64>>();
+    let deciding = estimate(&at(&old), &at(&new));
     // All pairs differ by the same: nothing spreads.
     if deciding.error == 0.0 && fewer < ENOUGH {
         return Tested::DiffersInAll;
     }
+    let logs = (scale == Scale::Log).then_some(deciding);
     let bounds = |interval: Interval| Bounds { low: interval.low, high: interval.high };
-    let percent_of = |log: f64| 100.0 * (libm::exp(log) - 1.0);
+    let mean = stats::amean(&old).map(f64::abs).filter(|mean| *mean > 0.0);
     Tested::By(Test {
         is_paired,
         difference: plain.mean,
         interval: plain.interval().map(bounds),
-        percent: logs.and_then(|logs| {
-            let interval = logs.interval()?;
-            Some(Percent {
-                change: percent_of(logs.mean),
-                low: percent_of(interval.low),
-                high: percent_of(interval.high),
-            })
-        }),
+        scale,
+        on_scale: deciding.mean,
+        geometric: logs.and_then(geometric),
         p: deciding.p(),
         lower: lower(&old, &new, is_paired),
         p_ranks: mann_whitney(&old, &new),
-        sees_percent: logs.map(|logs| percent_of(logs.sees(POWER))),
-        runs_for_asked: logs.map(|logs| runs_for(logs, fewer)),
+        sees_percent: match logs {
+            Some(logs) => Some(percent_of(logs.sees(POWER))),
+            None => mean.map(|mean| 100.0 * plain.sees(POWER) / mean),
+        },
+        runs_for_asked: match logs {
+            Some(logs) => Some(runs_for(logs, libm::log(1.0 + ASKED / 100.0), fewer)),
+            None => mean.map(|mean| runs_for(plain, ASKED / 100.0 * mean, fewer)),
+        },
     })
+}
+
+/// A difference of logarithms in per cent.
+fn percent_of(log: f64) -> f64 {
+    100.0 * (libm::exp(log) - 1.0)
+}
+
+fn geometric(logs: Estimate) -> Option<Geometric> {
+    let interval = logs.interval()?;
+    Some(Geometric { change: percent_of(logs.mean), low: percent_of(interval.low), high: percent_of(interval.high) })
 }
 
 /// The spread of runs of one column, and the changes that as many runs beside them would see.
@@ -174,11 +219,10 @@ pub(super) fn spread(runs: &[f64]) -> Option<Spread> {
     let stddev = stats::stddev(&logs).filter(|stddev| *stddev > 0.0)?;
     let count = runs.len() as f64;
     let both = Estimate { mean: 0.0, error: stddev * (2.0 / count).sqrt(), freedom: 2.0 * (count - 1.0) };
-    let percent = |log: f64| 100.0 * (libm::exp(log) - 1.0);
     Some(Spread {
-        percent: percent(stddev),
-        sees_percent: percent(both.sees(POWER)),
-        runs_for_asked: runs_for(both, runs.len()),
+        percent: percent_of(stddev),
+        sees_percent: percent_of(both.sees(POWER)),
+        runs_for_asked: runs_for(both, libm::log(1.0 + ASKED / 100.0), runs.len()),
     })
 }
 
@@ -191,13 +235,12 @@ fn lower(old: &[f64], new: &[f64], is_paired: bool) -> (usize, usize) {
     }
 }
 
-/// How many runs of each side a change of [`ASKED`] per cent needs, by the spread of these.
-fn runs_for(logs: Estimate, runs: usize) -> u64 {
-    let change = libm::log(1.0 + ASKED / 100.0);
-    let spread = logs.error * (runs as f64).sqrt();
+/// How many runs of each side a change needs, by the spread of these.
+fn runs_for(found: Estimate, change: f64, runs: usize) -> u64 {
+    let spread = found.error * (runs as f64).sqrt();
     // Student's t of so many runs is what has to be exceeded, so that few of them are not promised too much.
     let are_enough = |count: u64| {
-        let freedom = logs.freedom * (count as f64 - 1.0) / (runs as f64 - 1.0);
+        let freedom = found.freedom * (count as f64 - 1.0) / (runs as f64 - 1.0);
         let estimate = Estimate { mean: 0.0, error: spread / (count as f64).sqrt(), freedom };
         estimate.sees(POWER) <= change
     };

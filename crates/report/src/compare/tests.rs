@@ -1,5 +1,8 @@
 //! Verdicts of runs that are known.
 
+mod equal;
+mod summary;
+
 use std::collections::BTreeMap;
 
 use super::{test::mann_whitney, *};
@@ -23,12 +26,18 @@ fn row(name: &str, old: &[f64], new: &[f64]) -> Row {
         stat: "Amean".to_owned(),
         operation: name.to_owned(),
         better: Better::Lower,
+        unit: "us".to_owned(),
         form: Form::Hundredths,
         cells: vec![value(old), value(new)],
     }
 }
 
 fn compared(rows: Vec<Row>) -> Comparison {
+    Comparison::of(&report_of(rows), Gates::default())
+}
+
+/// A table of two simulated columns.
+fn report_of(rows: Vec<Row>) -> Report {
     let column = |result: &str| Column {
         result: Some(result.to_owned()),
         target: Target::Sim,
@@ -45,8 +54,7 @@ fn compared(rows: Vec<Row>) -> Comparison {
         columns: vec![head("a"), head("b")],
         rows,
     };
-    let report = Report { layout: Layout::Head, tables: vec![table], checks: Vec::new() };
-    Comparison::of(&report, Gates::default())
+    Report { layout: Layout::Head, tables: vec![table], checks: Vec::new() }
 }
 
 fn verdict(old: &[f64], new: &[f64]) -> Verdict {
@@ -103,7 +111,7 @@ fn p_is_that_of_a_worked_example() {
     let first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
     let second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
     let (old, new) = (runs(&first), runs(&second));
-    let p = |are_simulated| test::of(Pair { baseline: &old, new: &new }, are_simulated).p().unwrap();
+    let p = |are_simulated| test::of(Pair { baseline: &old, new: &new }, Quantity::Time, are_simulated).p().unwrap();
     assert!((p(true) - 0.002_832_890).abs() < 1e-8, "{}", p(true));
     assert!((p(false) - 0.079_394_14).abs() < 1e-7, "{}", p(false));
     assert!((mann_whitney(&first, &second) - 0.069_328).abs() < 1e-5);
@@ -174,9 +182,11 @@ fn a_condition_names_a_row_and_fails_beyond_its_bound() {
     assert_eq!(fails("amean:base-3>12%"), Ok(false));
     assert_eq!(fails("amean:base-3<-5%"), Ok(false));
     assert_eq!(fails("latency_us.Amean:base-3>0%"), Ok(true));
+    assert_eq!((fails("latency_us.amean>5%"), fails("amean>12%")), (Ok(true), Ok(false)), "all of its rows");
+    assert_eq!((fails("amean:base-3>9"), fails("amean:base-3>12")), (Ok(true), Ok(false)), "in the row's unit");
     let error = fails("amean:bas-3>5%").unwrap_err();
     assert!(error.contains("nearest: amean:base-3"), "{error}");
-    for bad in ["amean", "amean:x", "amean:x>5", "amean:x>-5%", ":x>5%", "amean:x<5%"] {
+    for bad in ["amean", "amean:x", "amean:>5", "amean:x>-5%", ":x>5%", "amean:x<5%", "amean:x>many"] {
         assert!(bad.parse::<FailOn>().is_err(), "{bad}");
     }
 }
@@ -191,7 +201,10 @@ fn a_table_fits_a_mail() {
         let text = compare_text(&comparison, full, false);
         assert!(text.lines().all(|line| line.chars().count() <= 72), "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("worse") && words.contains("cannot tell") && words.contains("5 % needs"), "{text}");
+        assert!(words.starts_with("moved: 1 of 2 rows: Amean fault-base-1 +11.1% worst: "), "{text}");
+        assert_eq!(words.contains("b 100 100"), full, "rows without a star are for --full: {text}");
+        assert!(words.contains("worse") && words.contains("5 % takes"), "{text}");
+        assert_eq!(words.contains("cannot tell"), full, "{text}");
     }
     assert!(compare_text(&comparison, false, true).contains("| Amean fault-base-1 |"));
     assert_eq!(compare_csv(&comparison).lines().count(), 3);

@@ -1,7 +1,13 @@
 //! A comparison in lines of 72 columns, for a mail, and as Markdown.
 
-use super::{Compared, Comparison, Family, Test, Tested, Verdict, test::ASKED};
-use crate::short::text::{fit, fold, list, name_field};
+use super::{
+    Compared, Comparison, Family, Geometric, Scale, Tested, Verdict, summary,
+    test::{ASKED, Bounds},
+};
+use crate::short::{
+    NEW,
+    text::{fit, fold, list, name_field},
+};
 
 /// Characters of a line.
 const WIDTH: usize = 72;
@@ -11,26 +17,22 @@ const VALUE: usize = 7;
 const CHANGE: usize = 7;
 const INTERVAL: usize = 13;
 
-/// A change in per cent of the old value: from nothing to something is endless.
-pub(super) fn percent(change: f64, old: f64) -> f64 {
-    if old == 0.0 {
-        if change == 0.0 { 0.0 } else { change.signum() * f64::INFINITY }
-    } else {
-        100.0 * change / old.abs()
-    }
-}
+/// Rows with a star that are shown without being asked for.
+const SHOWN: usize = 30;
 
-/// All rows. With `full` counters too, and below each row what decides nothing.
+/// What it comes to in three lines, and the rows with a star. With `full` all rows that are not nought on both sides, and below
+/// each what decides nothing.
 pub fn compare_text(comparison: &Comparison, full: bool, markdown: bool) -> String {
-    let shown = |row: &&Compared| full || row.family == Family::Primary || row.verdict.is_starred();
-    let mut lines = Vec::new();
+    let summary = summary(comparison, WIDTH);
+    let mut lines: Vec<String> =
+        summary.into_iter().map(|line| if markdown { format!("- {line}") } else { line }).collect();
+    let is_nought = |row: &Compared| row.old == 0.0 && row.new == 0.0;
+    let is_shown = |row: &&Compared| if full { !is_nought(row) } else { row.verdict.is_starred() };
     let mut group = None;
-    for row in comparison.rows.iter().filter(shown) {
+    for row in comparison.rows.iter().filter(is_shown).take(if full { usize::MAX } else { SHOWN }) {
         let key = (&row.title, &row.old_column, &row.new_column);
         if group != Some(key) {
-            if group.is_some() {
-                lines.push(String::new());
-            }
+            lines.push(String::new());
             lines.extend(head(row, markdown));
             group = Some(key);
         }
@@ -38,9 +40,6 @@ pub fn compare_text(comparison: &Comparison, full: bool, markdown: bool) -> Stri
         if full && !markdown {
             lines.extend(details(row));
         }
-    }
-    if lines.is_empty() {
-        lines.push("no row has a star: --full shows all of them".to_owned());
     }
     lines.push(String::new());
     lines.extend(foot(comparison, full));
@@ -51,11 +50,11 @@ fn head(row: &Compared, markdown: bool) -> Vec<String> {
     let columns = [format!("old: {}", row.old_column), format!("new: {}", row.new_column)];
     if markdown {
         let head = format!("**{}** ({}), {}, {}", row.title, row.unit, columns[0], columns[1]);
-        let names = "| | old | new | change | 95 % interval | |".to_owned();
+        let names = "| | old | new | change | 95 % geometric | |".to_owned();
         return vec![head, String::new(), names, "|---|--:|--:|--:|:-:|---|".to_owned()];
     }
     let names =
-        format!("{:NAME$} {:>VALUE$} {:>VALUE$} {:>CHANGE$}  {:^INTERVAL$}", "", "old", "new", "change", "95 %");
+        format!("{:NAME$} {:>VALUE$} {:>VALUE$} {:>CHANGE$}  {:^INTERVAL$}", "", "old", "new", "change", "95 % geom.");
     let title = format!("{} ({})", row.title, row.unit);
     let lines = [title].into_iter().chain(columns).flat_map(|line| fold(&line, WIDTH));
     lines.chain([names.trim_end().to_owned()]).collect()
@@ -78,7 +77,7 @@ fn text_row(row: &Compared) -> Vec<String> {
     let line = format!(
         "{name} {old:>VALUE$} {new:>VALUE$} {:>CHANGE$}{star} {:^INTERVAL$} {}",
         change(row),
-        interval(row),
+        interval_of(row),
         row.verdict.word()
     );
     lines.push(line.trim_end().to_owned());
@@ -88,13 +87,13 @@ fn text_row(row: &Compared) -> Vec<String> {
 fn markdown_row(row: &Compared) -> String {
     let [old, new] = [row.old, row.new].map(crate::short::number_of);
     let star = if row.verdict.is_starred() { " \\*" } else { "" };
-    format!("| {} | {old} | {new} | {}{star} | {} | {} |", name(row), change(row), interval(row), row.verdict.word())
+    format!("| {} | {old} | {new} | {}{star} | {} | {} |", name(row), change(row), interval_of(row), row.verdict.word())
 }
 
-/// A change with as many digits as can be read.
-fn of_percent(percent: f64) -> String {
+/// A change with as many digits as can be read; from nought it is `new`, and the number beside it is its size.
+pub(super) fn of_percent(percent: Option<f64>) -> String {
+    let Some(percent) = percent else { return NEW.to_owned() };
     match percent.abs() {
-        size if size.is_infinite() => "was 0".to_owned(),
         size if size >= 1000.0 => format!("x{}", crate::short::number_of(1.0 + percent / 100.0)),
         size if size >= 100.0 => format!("{percent:+.0}%"),
         _ => format!("{percent:+.1}%"),
@@ -104,19 +103,23 @@ fn of_percent(percent: f64) -> String {
 /// The change in per cent, as a table has it.
 pub(super) fn change(row: &Compared) -> String {
     match &row.tested {
-        Tested::By(Test { percent: Some(percent), .. }) => of_percent(percent.change),
         Tested::Same => "=".to_owned(),
-        _ => of_percent(percent(row.new - row.old, row.old)),
+        _ => of_percent(row.change_percent),
     }
 }
 
-fn interval(row: &Compared) -> String {
+fn interval_of(row: &Compared) -> String {
     let Tested::By(test) = &row.tested else { return String::new() };
+    interval(test.geometric, test.interval)
+}
+
+/// That of geometric means in per cent, or else in brackets that of differences.
+pub(super) fn interval(geometric: Option<Geometric>, differences: Option<Bounds>) -> String {
     let end = |value: f64| match value.abs() {
         size if size >= 99.5 => crate::short::number_of(value.round()),
         _ => format!("{value:.1}"),
     };
-    match (test.percent, test.interval) {
+    match (geometric, differences) {
         (Some(percent), _) => format!("{}..{}", end(percent.low), end(percent.high)),
         // Without logarithms it is of differences, in the unit of the row.
         (None, Some(bounds)) => format!("({}..{})", end(bounds.low), end(bounds.high)),
@@ -150,28 +153,38 @@ fn details(row: &Compared) -> Vec<String> {
     fold(&text, WIDTH - 4).into_iter().map(|line| format!("    {line}")).collect()
 }
 
-/// The rule, the runs, and how often a table like this has a false star.
+/// The rule, the runs, and how often a table like this has a false star. What is left out is counted.
 fn foot(comparison: &Comparison, full: bool) -> Vec<String> {
     let count = |verdict: Verdict| comparison.rows.iter().filter(|row| row.verdict == verdict).count();
-    let hidden =
-        comparison.rows.iter().filter(|row| row.family != Family::Primary && !row.verdict.is_starred()).count();
+    let rows = |is: &dyn Fn(&&Compared) -> bool| comparison.rows.iter().filter(is).count();
+    let starred = rows(&|row| row.verdict.is_starred());
+    let nought = rows(&|row| row.old == 0.0 && row.new == 0.0);
+    let is_tested = |row: &&Compared, log: bool| match &row.tested {
+        Tested::By(test) => (test.scale == Scale::Log) == log,
+        _ => false,
+    };
     let mut lines = Vec::new();
     let mut runs: Vec<String> = comparison.runs().values().map(|(old, new)| format!("{old} and {new}")).collect();
     runs.dedup();
     lines.push(fit(&format!("{} rows; runs of each: {}", comparison.rows.len(), list("", &runs, 48)), WIDTH));
     let rule = comparison.gates.in_words("paired t of seeds, else Welch's, of logarithms where all are positive; ");
     lines.extend(fold(&format!("* {rule}. At most one such table in 20 has a false star."), WIDTH));
-    if comparison.rows.iter().any(|row| matches!(&row.tested, Tested::By(Test { percent: None, .. }))) {
-        lines.extend(fold("(a..b): of differences, where a number is 0 or negative", WIDTH));
+    if rows(&|row| is_tested(row, true)) > 0 {
+        let geometric =
+            "geom.: interval of the change of geometric means, in %; the change is of the two numbers shown";
+        lines.extend(fold(geometric, WIDTH));
     }
-    if let Some(text) = cannot_tell(comparison) {
+    if rows(&|row| is_tested(row, false)) > 0 {
+        lines.extend(fold("(a..b): of differences, where a number is 0 or negative; new: was 0", WIDTH));
+    }
+    if let Some(text) = cannot_tell(comparison).filter(|_| full) {
         lines.extend(fold(&text, WIDTH));
     }
     let (one, few) = (count(Verdict::OneRun), count(Verdict::DiffersInAll));
-    if one > 0 {
+    if one > 0 && full {
         lines.push(format!("one run: nothing can be told of {one} rows; --seeds 8 would tell"));
     }
-    if few > 0 {
+    if few > 0 && full {
         lines.extend(fold(&format!("differs, few: all runs differ in {few} rows, of fewer than 5 runs"), WIDTH));
     }
     for (rows, side) in [(&comparison.unmatched.only_old, "old"), (&comparison.unmatched.only_new, "new")] {
@@ -179,10 +192,22 @@ fn foot(comparison: &Comparison, full: bool) -> Vec<String> {
             lines.push(list(&format!("only in {side}: "), rows, WIDTH));
         }
     }
-    if !full && hidden > 0 {
-        lines.push(format!("{hidden} rows of percentiles and counters without a star: --full"));
+    if full && nought > 0 {
+        lines.push(format!("nought on both sides: {nought} rows"));
+    }
+    if !full {
+        let more = starred.saturating_sub(SHOWN);
+        let more = if more > 0 { format!("{more} more rows with a star, ") } else { String::new() };
+        lines.extend(fold(
+            &format!("--full has {more}{} without a star", count_of(comparison.rows.len() - starred)),
+            WIDTH,
+        ));
     }
     lines
+}
+
+fn count_of(rows: usize) -> String {
+    if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
 }
 
 /// How large changes have to be for these runs to see them.
@@ -199,7 +224,7 @@ fn cannot_tell(comparison: &Comparison) -> Option<String> {
     let needs = all.iter().map(|row| row.1).max()?;
     Some(format!(
         "cannot tell: in the widest of {} rows {runs} runs see changes of {} % and more; {ASKED} % needs {needs} runs of each \
-         (--full says it by row)",
+        ",
         all.len(),
         crate::short::number_of(sees)
     ))

@@ -1,7 +1,7 @@
 //! Tables of will-it-scale as its users post them: a line for each kernel and number of tasks, and tests side by side.
 
 use super::{
-    STAR, Short, WIDTH,
+    NEW, STAR, Short, WIDTH,
     legend::{Seen, Sign},
     number::number,
     strip::{self, Field, Strip},
@@ -10,7 +10,7 @@ use super::{
 use crate::{
     group::distinct,
     record::Better,
-    stats,
+    stats::{self, Pair},
     table::{Against, Kind, Row, Value},
     will_it_scale::test_and_quantity,
 };
@@ -93,8 +93,8 @@ pub(super) fn texts(short: Short<'_>, row: &Row, column: usize, compares: bool, 
     if let Some(value) = short.measured(row, column) {
         texts[OURS] = number(value.value);
         if let Some(other) = baseline.and_then(|other| short.measured(row, other)) {
-            texts[CHANGE] = tenths(value.value / other.value - 1.0, "+");
-            seen.sign(Sign::Change);
+            texts[CHANGE] = change(Pair { baseline: other.value, new: value.value });
+            seen.change(false, &texts[CHANGE]);
             if let Some(verdict) = value.verdict {
                 seen.verdict(verdict);
                 texts[MARKS].extend(verdict.is_starred().then_some(STAR));
@@ -111,7 +111,7 @@ pub(super) fn texts(short: Short<'_>, row: &Row, column: usize, compares: bool, 
     if let Some(theirs) = short.their_number(row, column) {
         texts[THEIRS] = number(theirs);
         if let Some(other) = baseline.and_then(|other| short.their_number(row, other)) {
-            texts[THEIR_CHANGE] = tenths(theirs / other - 1.0, "+");
+            texts[THEIR_CHANGE] = change(Pair { baseline: other, new: theirs });
             seen.published_change();
         }
     }
@@ -122,6 +122,11 @@ pub(super) fn texts(short: Short<'_>, row: &Row, column: usize, compares: bool, 
 fn hundredths(percent: f64) -> String {
     let text = format!("{percent:.2}");
     if text == "-0.00" { "0.00".to_owned() } else { text }
+}
+
+/// A change with one digit after the point.
+fn change(pair: Pair<f64>) -> String {
+    stats::change(pair).map_or_else(|| NEW.to_owned(), |percent| tenths(percent / 100.0, "+"))
 }
 
 /// In per cent, with one digit after the point: most differences of these tables are less than ten.

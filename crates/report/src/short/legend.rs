@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{FITTED, WIDTH, WRONG, text::fold};
+use super::{FITTED, NEW, WIDTH, WRONG, text::fold};
 use crate::{
     compare::{Gates, Verdict},
     table::MANY_RUNS,
@@ -14,6 +14,7 @@ pub(super) enum Sign {
     Range,
     Same,
     Change,
+    New,
     Ratio,
     Deviation,
     Verdict,
@@ -24,7 +25,7 @@ pub(super) enum Sign {
 
 impl Sign {
     /// What numbers are.
-    const NUMBERS: [Self; 5] = [Self::Range, Self::Same, Self::Change, Self::Ratio, Self::Deviation];
+    const NUMBERS: [Self; 6] = [Self::Range, Self::Same, Self::Change, Self::New, Self::Ratio, Self::Deviation];
     /// What marks are.
     const MARKS: [Self; 4] = [Self::Verdict, Self::Fitted, Self::Wrong, Self::Combined];
 }
@@ -44,6 +45,14 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn sign(&mut self, sign: Sign) {
         self.signs.insert(sign);
+    }
+
+    /// A change from another column, as it is printed.
+    pub(super) fn change(&mut self, is_ratio: bool, text: &str) {
+        self.sign(if is_ratio { Sign::Ratio } else { Sign::Change });
+        if text == NEW {
+            self.sign(Sign::New);
+        }
     }
 
     /// Marks of what is known about a published value.
@@ -88,6 +97,7 @@ impl Seen {
             Sign::Same => "=: all runs the same",
             Sign::Change if self.published => "%: change from the first column, of simulated or published",
             Sign::Change => "%: change from the first column",
+            Sign::New => "new: it was 0",
             Sign::Ratio => "x: model over kernel",
             Sign::Deviation => "+-: the run that is furthest from the mean",
             Sign::Verdict => return self.stars(),
@@ -179,7 +189,7 @@ mod tests {
             }
             seen.lines("").join(" ")
         };
-        let rule = "separated (Holm over metrics, and over counters; 5 %) and material (1 % and more; of counters also 10 a \
+        let rule = "separated (Holm over metrics, and over counters; 5 %) and material (1 % and more; of counts also 10 a \
                     run, of shares 0.5 points)";
         assert_eq!(line(&[Verdict::Same]), "");
         assert_eq!(line(&[Verdict::Worse, Verdict::CannotTell]), format!("* {rule}"));

@@ -1,11 +1,11 @@
 //! Numbers in few characters: three digits, and what they differ by.
 
-use crate::stats::Pair;
+use crate::stats::{self, Pair};
 
 /// From here on a ratio is easier to read than a percentage.
 const MANY_TIMES: f64 = 10.0;
-/// What is nothing in one column and something in the other.
-const FROM_ZERO: &str = "was 0";
+/// A number that was nought: the number itself is its size.
+pub(crate) const NEW: &str = "new";
 /// The same of a kernel and its model.
 const OVER_ZERO: &str = "over 0";
 /// A range of runs that print the same number.
@@ -32,15 +32,13 @@ pub(super) fn range(low: f64, high: f64) -> String {
 
 /// The new number less the baseline, in per cent of it; how many times as much, where that is ten times or more. A number that
 /// falls to zero has lost all of it: -100 %.
-pub(super) fn change(Pair { baseline, new }: Pair<f64>) -> String {
-    if baseline == 0.0 {
-        return if new == 0.0 { "0%" } else { FROM_ZERO }.to_owned();
-    }
+pub(super) fn change(pair: Pair<f64>) -> String {
+    let Some(percent) = stats::change(pair) else { return NEW.to_owned() };
+    let Pair { baseline, new } = pair;
     let times = new / baseline;
     if times >= MANY_TIMES {
         return if times < 999.5 { format!("x{times:.0}") } else { format!("x{}", number(times)) };
     }
-    let percent = 100.0 * (new - baseline) / baseline.abs();
     match percent.abs() {
         small if small < 0.5 => "0%".to_owned(),
         middle if middle < 999.5 => format!("{percent:+.0}%"),
@@ -131,7 +129,7 @@ mod tests {
         assert_eq!(of(79.3, 0.0), "-100%");
         assert_eq!(of(-79.3, 0.0), "+100%");
         assert_eq!(of(0.0, 0.0), "0%");
-        assert_eq!(of(0.0, 4.0), "was 0");
+        assert_eq!(of(0.0, 4.0), "new");
         assert_eq!(of(7551.0, 1500.0), "-80%");
         assert_eq!(of(1000.0, 1052.0), "+5%");
         assert_eq!(of(1000.0, 995.6), "0%");

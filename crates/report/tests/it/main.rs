@@ -3,6 +3,7 @@
 mod extfrag;
 mod percentiles;
 mod published;
+mod quantities;
 mod short;
 mod statistics;
 mod store;

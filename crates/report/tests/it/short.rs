@@ -25,7 +25,8 @@ fn some(value: f64, range: Option<(f64, f64)>) -> Option<Value> {
 
 fn row(metric: &str, case: &str, stat: &str, cells: Vec<Option<Value>>) -> Row {
     let (metric, case, operation, stat) = (metric.into(), case.into(), case.into(), stat.into());
-    Row { metric, case, stat, operation, better: Better::Lower, form: Form::Whole, cells }
+    let (better, unit, form) = (Better::Lower, "us".to_owned(), Form::Whole);
+    Row { metric, case, stat, operation, better, unit, form, cells }
 }
 
 fn report(layout: Layout, kind: Kind, columns: Vec<ColumnHead>, rows: Vec<Row>) -> Report {
@@ -110,7 +111,7 @@ no sample in any column: no
 low-high: smallest and largest of 6 runs; =: all runs the same
 %: change from the first column, of simulated or published
 * separated (Holm over metrics, and over counters; 5 %) and material (1 % and
-more; of counters also 10 a run, of shares 0.5 points)
+more; of counts also 10 a run, of shares 0.5 points)
 one run on a side: no verdict, so no *
 f fitted: the model was tuned to this row of the first column
 ! simulated value known to be off; why: published/x/rows.toml
@@ -135,7 +136,7 @@ no sample in any column: no
 low-high: smallest and largest of 6 runs; =: all runs the same
 %: change from the first column
 * separated (Holm over metrics, and over counters; 5 %) and material (1 % and
-more; of counters also 10 a run, of shares 0.5 points)
+more; of counts also 10 a run, of shares 0.5 points)
 one run on a side: no verdict, so no *
 ";
     assert_eq!(text, expected);

@@ -97,6 +97,7 @@ fn report(rows: &[(&str, &Runs, &Runs)]) -> Report {
         stat: "Amean".to_owned(),
         operation: (*name).to_owned(),
         better: Better::Lower,
+        unit: "us".to_owned(),
         form: Form::Hundredths,
         cells: vec![value(old), value(new)],
     };
@@ -138,8 +139,8 @@ fn comparisons_are_those_of_scipy() {
         for (found, expected) in [test.difference, interval.low, interval.high].into_iter().zip(set.difference) {
             near("difference", found, expected);
         }
-        assert_eq!(test.percent.is_some(), set.percent.is_some(), "{}", set.name);
-        for (found, expected) in test.percent.iter().zip(&set.percent) {
+        assert_eq!(test.geometric.is_some(), set.percent.is_some(), "{}", set.name);
+        for (found, expected) in test.geometric.iter().zip(&set.percent) {
             for (found, expected) in [found.change, found.low, found.high].into_iter().zip(expected) {
                 near("per cent", found, *expected);
             }

@@ -85,7 +85,7 @@ reporting  1        0.50        0.50
 %: change from the first column, of simulated or published
 +-: the run that is furthest from the mean
 * separated (Holm over metrics, and over counters; 5 %) and material (1 % and
-more; of counters also 10 a run, of shares 0.5 points)
+more; of counts also 10 a run, of shares 0.5 points)
 ";
     assert_eq!(to_short(&report, &beside), expected);
 }

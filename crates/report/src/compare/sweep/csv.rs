@@ -6,17 +6,19 @@ use super::Sweep;
 
 const BEFORE: [&str; 4] = ["record", "experiment", "metric", "case"];
 const POINT: [&str; 6] = ["is_default", "runs", "value", "low", "high", "flat"];
-const EFFECT: [&str; 10] = [
+const EFFECT: [&str; 12] = [
     "setting",
     "from",
     "to",
     "difference",
-    "effect_pct",
-    "effect_pct_from",
-    "effect_pct_to",
+    "difference_from",
+    "difference_to",
+    "change_pct",
+    "geometric_pct",
+    "geometric_pct_from",
+    "geometric_pct_to",
     "p_holm",
     "reaction",
-    "mean_of_all",
 ];
 
 /// Lines `cell` have the columns of settings and those of values; lines `effect` the rest. `flat` numbers the flat regions of a
@@ -58,12 +60,14 @@ pub fn sweep_csv(sweep: &Sweep) -> String {
                 effect.from.clone(),
                 effect.to.clone(),
                 effect.difference.to_string(),
-                number(effect.percent),
                 number(effect.interval.map(|bounds| bounds.low)),
                 number(effect.interval.map(|bounds| bounds.high)),
+                number(effect.percent),
+                number(effect.geometric.map(|geometric| geometric.change)),
+                number(effect.geometric.map(|geometric| geometric.low)),
+                number(effect.geometric.map(|geometric| geometric.high)),
                 number(effect.p_holm),
                 effect.reaction.word().to_owned(),
-                effect.mean_of_all.to_string(),
             ]);
             write(fields);
         }

@@ -283,15 +283,14 @@ fn reactions(sweep: &Sweep, at: usize, axis: &Axis, markdown: bool) -> Vec<Strin
     let mut lines = fold(&format!("{}: {verdict}", axis.name), WIDTH);
     if markdown {
         lines = vec![format!("**{}**: {verdict}", axis.name), String::new()];
-        lines.push("| | range | 95 % interval | | from | to |".to_owned());
+        lines.push("| | change | 95 % geometric | | from | to |".to_owned());
         lines.push("|---|--:|:-:|---|--:|--:|".to_owned());
     }
     let mut of_title = "";
     for (row, effect) in all {
         let star = if effect.reaction == Reaction::Moves { "*" } else { " " };
-        let range = effect.percent.map_or_else(|| number_of(effect.difference), |percent| format!("{percent:+.1}%"));
-        let interval =
-            effect.interval.map_or_else(String::new, |bounds| format!("{:.1}..{:.1}", bounds.low, bounds.high));
+        let range = text::of_percent(effect.percent);
+        let interval = text::interval(effect.geometric, effect.interval);
         let ends = |value: &String| {
             let place = axis.values.iter().position(|known| known == value).unwrap_or(0);
             (value.clone(), effect.means[place].map_or_else(|| "-".to_owned(), number_of))
@@ -310,7 +309,7 @@ fn reactions(sweep: &Sweep, at: usize, axis: &Axis, markdown: bool) -> Vec<Strin
         }
         let (before, name) = name_field(&row.name, NAME, WIDTH - 4);
         lines.extend(before.iter().map(|line| format!("    {line}")));
-        let start = format!("    {name} {range:>7}{star} {interval:^12}");
+        let start = format!("    {name} {range:>7}{star} {interval:^13}");
         // The star has said that it moves.
         let end = if effect.reaction == Reaction::Moves {
             format!("{old} at {from}, {new} at {to}")
@@ -340,8 +339,9 @@ fn foot(sweep: &Sweep) -> Vec<String> {
     runs.sort();
     runs.dedup();
     let rule = format!(
-        "range: the two values of a setting whose means over all others are furthest apart, in % of the mean of all; * separated \
-         from none (Holm over {} pairs of values, 5 %) and material ({} % and more); interval: of that pair alone, 95 %. Flat \
+        "change: between the two values of a setting whose means over all others are furthest apart, in % of the first (new: it is \
+         0); * separated from none (Holm over {} pairs of values, 5 %) and material ({} % and more); interval: of that pair \
+         alone, 95 %, of the change of geometric means in %, and (a..b) of the difference where a number is 0 or negative. Flat \
          regions: no pair of neighbours (Holm over {}) and not the ends of the region are separated by so much; \"no difference \
          found\": runs spread too much to call it flat. Runs of each cell: {}",
         sweep.pairs,
