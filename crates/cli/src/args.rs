@@ -193,8 +193,8 @@ pub(crate) struct Run {
     /// Machine for target vm: a name or path (`pagelab list machines`)
     #[arg(long)]
     machine: Option<String>,
-    /// Variant for target sim alone: a name or path (`pagelab list variants`), with `+1,3` behind it for patches of its file, or
-    /// `host`, the newest rules not newer than this kernel; may be given several times
+    /// Variant for target sim alone: a name or path (`pagelab list variants`), with `+1,3` behind it for patches of its file; any
+    /// release from v3.9 on, which has the newest rules not newer; or `host`, those of this kernel; may be given several times
     #[arg(long)]
     variant: Vec<String>,
     /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`); several values go

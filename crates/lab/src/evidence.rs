@@ -1,5 +1,7 @@
 //! Results held against published tables: which claims hold, and how near changes are.
 
+mod possible;
+
 use std::path::{Path, PathBuf};
 
 use report::{
@@ -12,6 +14,7 @@ use crate::{
     plan::{AcceleratorChoice, Request, Seeds, UsageError},
     provenance, published,
     show::{self, Format},
+    source::SourceError,
 };
 
 /// Seconds that one cell may take.
@@ -94,7 +97,10 @@ pub fn judged(published: Published, results: &[PathBuf], seeds: Option<Seeds>) -
     let ours = results.iter().map(|directory| ours(directory, seeds, &published));
     let judgement = match ours.collect::<Result<Vec<_>, _>>()?.into_iter().reduce(Ours::with) {
         None => judge(&published, Err("no experiment makes this table yet")),
-        Some(ours) => judge(&published, Ok(&ours)),
+        Some(ours) => {
+            published.check_claims(&ours, &possible::possible(&published)).map_err(SourceError::from)?;
+            judge(&published, Ok(&ours))
+        }
     };
     Ok(Judged { published, judgement })
 }

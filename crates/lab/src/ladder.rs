@@ -176,10 +176,19 @@ impl Wanted {
 
 /// The variants from one to a later one, by their parents.
 fn versions(first: &str, last: &str, by_rule: bool) -> Result<Vec<Rung>, UsageError> {
-    variant::load(first)?;
+    let start = variant::load(first)?;
     let mut chain = vec![variant::load(last)?];
-    while chain.last().expect("there is one").name != first {
+    loop {
         let top = chain.last().expect("there is one");
+        if top.name == start.name {
+            break;
+        }
+        // A release without rules of its own is where its rules are.
+        if start.diff.is_empty() && start.parent.as_ref() == Some(&top.name) && chain.len() > 1 {
+            chain.pop();
+            chain.push(start);
+            break;
+        }
         let Some(parent) = &top.parent else {
             let names: Vec<&str> = chain.iter().map(|named| named.name.as_str()).collect();
             return Err(UsageError(format!(
@@ -246,7 +255,11 @@ pub fn steps(directory: &Path, metrics: &[String], format: Format) -> Result<Str
     }
     let comparison = Comparison::of(&report, Gates::default());
     Ok(match format {
-        Format::Text => ladder_text(&report, &comparison),
+        Format::Text => {
+            let rules: String = show::rules_of(directory)?.iter().map(|line| format!("{line}\n")).collect();
+            let gap = if rules.is_empty() { "" } else { "\n" };
+            rules + gap + &ladder_text(&report, &comparison)
+        }
         Format::Csv => compare_csv(&comparison),
         Format::Json => serde_json::to_string_pretty(&comparison).expect("fields serialise") + "\n",
     })
@@ -345,6 +358,13 @@ mod tests {
         assert_eq!(names(&wanted("v4.15..v4.18", &[], false)), ["v4.15", "v4.16", "v4.17", "v4.18"]);
         let rules = names(&wanted("v5.0..v5.1", &[], true));
         assert!(rules.len() > 10 && rules[1].starts_with("v5.0 "), "{rules:?}");
+        // Releases without rules of their own stand where their rules are.
+        assert_eq!(names(&wanted("v4.9..v4.17", &[], false)), ["v4.9", "v4.12", "v4.15", "v4.16", "v4.17"]);
+        assert_eq!(names(&wanted("v5.10..v5.15", &[], false)), ["v5.10", "v5.11", "v5.14", "v5.15"]);
+        assert_eq!(names(&wanted("v5.15..v5.17", &[], false)), ["v5.15", "v5.17"]);
+        let rules = names(&wanted("v4.9..v4.12", &[], true));
+        assert!(rules[1].starts_with("v4.9 ") && rules.len() > 5, "{rules:?}");
+        assert_eq!(names(&wanted("v3.10", &["+1", "+3"], false)), ["v3.10", "v3.10+1", "v3.10+1,3"]);
     }
 
     #[test]
@@ -355,6 +375,8 @@ mod tests {
             ("v4.1-rc2", &["+3..+1"], "expected patches such as +3"),
             ("v6.1", &[], "has no patches"),
             ("v6.1..v5.0", &[], "does not come from"),
+            ("v5.15..v5.14", &[], "does not come from"),
+            ("v3.8..v4.1", &[], "kernel 3.8 is older than v3.9, the oldest whose rules we know"),
             ("v5.0..v5.1", &["+1"], "not both"),
         ] {
             let error = wanted(from, steps, false).rungs().unwrap_err().to_string();

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use include_dir::{Dir, include_dir};
-use report::Published;
+use report::{Published, published::PublishedError};
 use serde::{Deserialize, Serialize};
 
 use crate::source::SourceError;
@@ -31,13 +31,22 @@ impl Files {
     /// # Errors
     /// The file and line that are wrong.
     pub fn parse(&self) -> Result<Published, SourceError> {
-        Published::parse(&self.name, &self.files).map_err(|error| SourceError {
-            line: error.line.and_then(|line| u32::try_from(line).ok()),
-            file: Some(error.file),
-            key: None,
-            message: error.message,
-        })
+        Ok(Published::parse(&self.name, &self.files)?)
     }
+}
+
+impl From<PublishedError> for SourceError {
+    fn from(error: PublishedError) -> Self {
+        let line = error.line.and_then(|line| u32::try_from(line).ok());
+        Self { line, file: Some(error.file), key: None, message: error.message }
+    }
+}
+
+/// The series that come with the program, as they came.
+pub(crate) fn built_in() -> impl Iterator<Item = Published> {
+    let named = |folder: &'static Dir<'_>| Some((folder.path().file_name()?.to_str()?, built_in_files(folder)));
+    let parsed = |(name, files): (&str, Vec<_>)| Published::parse(name, &files).expect("a test reads each");
+    PUBLISHED.dirs().filter_map(named).map(parsed)
 }
 
 /// Every name that [`load`] knows, sorted.

@@ -9,6 +9,7 @@ mod map;
 mod over_time;
 #[cfg(test)]
 mod rows;
+mod rules;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -142,6 +143,11 @@ pub fn render(directory: &Path, seeds: Option<Seeds>, print: Print) -> Result<St
         Format::Csv => page_of_values(&shown, with_causes).to_csv(),
         Format::Json => document(&shown).to_json(),
     })
+}
+
+/// Lines for above the tables of a result: whose rules its simulated columns have, and what no rule says.
+pub(crate) fn rules_of(directory: &Path) -> Result<Vec<String>, UsageError> {
+    Ok(rules::lines(&contents(directory, None)?.0.simulated))
 }
 
 /// A report of each seed alone, with the tables of the whole one.

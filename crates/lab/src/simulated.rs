@@ -210,6 +210,34 @@ pub fn with_settings(mut machine: Machine, settings: &[(String, String)]) -> Mac
 /// Memory that user pages can ever be had from: what the zones manage above their min marks and what they keep from such
 /// requests. Page tables come out of it too, so what fits here may still run out.
 pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
+    Ok(above_marks(machine, variant)?.bytes() + machine.swap)
+}
+
+/// Whether a simulated kernel can start its first process. What it needs until then it has without reclaim, and so without swap;
+/// a process that runs out of memory later is reclaimed for, or killed.
+///
+/// # Errors
+/// Why it cannot, with the settings that say so.
+pub fn check_start(machine: &Machine, variant: &Variant) -> Result<(), String> {
+    /// Page tables and stacks of the first processes: assumed.
+    const FIRST: Frames = Frames(16);
+    let left = above_marks(machine, variant)?;
+    let need = machine.system.map_or(FIRST, |system| Frames(FIRST.0 + system.anonymous.0 + system.kernel.0));
+    if left >= need {
+        return Ok(());
+    }
+    let kib = |frames: Frames| frames.bytes().0 >> 10;
+    Err(format!(
+        "machine {}: min marks and reserves leave {} KiB of its memory, and a kernel needs {} KiB to start a process: expected \
+         a smaller vm.min_free_kbytes, or larger ratios in vm.lowmem_reserve_ratio",
+        machine.name,
+        kib(left),
+        kib(need)
+    ))
+}
+
+/// Frames that the zones manage above their min marks and what they keep from requests that may go to every zone.
+fn above_marks(machine: &Machine, variant: &Variant) -> Result<Frames, String> {
     let view = spec(machine)?.view();
     let figures = mm::zone_figures(&view, &settings(machine, &view, variant)?, variant);
     let managed = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed);
@@ -218,7 +246,7 @@ pub fn room(machine: &Machine, variant: &Variant) -> Result<Bytes, String> {
         let kept = figures.protection.last().map_or(0, |frames| frames.0);
         managed.0.saturating_sub(figures.marks.min.0 + kept)
     });
-    Ok(units::Frames(room.sum()).bytes() + machine.swap)
+    Ok(Frames(room.sum()))
 }
 
 /// A guest swaps to a virtio disk of its own, unless it is memory. What a disk takes is assumed: a solid-state one behind a
@@ -444,5 +472,27 @@ mod tests {
             assert!(said.starts_with(setting), "{name}: {said}");
         }
         assert_eq!(check("v3.9+1-7", NUMA_SETTLE_COUNT, "4"), Ok(()));
+    }
+
+    #[test]
+    fn a_kernel_starts_with_what_its_marks_leave_of_memory_and_swap_is_none_of_it() {
+        let machine = Machine::load("one-node-512m", &setting::names()).unwrap();
+        assert!(machine.swap > Bytes(0));
+        let rules = mm::variant::named("v6.1");
+        let start = |name: &str, value: &str| {
+            check_start(&with_settings(machine.clone(), &[(name.to_owned(), value.to_owned())]), rules)
+        };
+        for kbytes in ["67584", "480000"] {
+            assert_eq!(start(setting::MIN_FREE_KBYTES, kbytes), Ok(()), "{kbytes}");
+        }
+        let message = start(setting::MIN_FREE_KBYTES, "600000").unwrap_err();
+        let expected =
+            "machine one-node-512m: min marks and reserves leave 0 KiB of its memory, and a kernel needs 64 KiB";
+        assert!(message.starts_with(expected), "{message}");
+        // All of the built-in machines can, as they are.
+        for name in crate::source::names(crate::source::Kind::Machine) {
+            let machine = Machine::load(&name, &setting::names()).unwrap();
+            assert_eq!(check_start(&machine, rules), Ok(()), "{name}");
+        }
     }
 }

@@ -105,14 +105,23 @@ impl Document<'_> {
     }
 }
 
-/// The valid name that `name` most likely meant: a few letters away at most.
+/// The valid name that `name` most likely meant: a few letters away at most, or without what it begins with.
 pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    candidates
-        .iter()
-        .map(|&candidate| (strsim::damerau_levenshtein(name, candidate), candidate))
-        .filter(|&(edits, candidate)| edits <= 1 + candidate.chars().count() / 4)
-        .min_by_key(|&(edits, _)| edits)
-        .map(|(_, candidate)| candidate)
+    let edits = |candidate: &str| {
+        let edits = strsim::damerau_levenshtein(name, candidate);
+        (edits <= 1 + candidate.chars().count() / 4).then_some(edits)
+    };
+    // `swappiness` is `vm.swappiness`, and `defrag` rather transparent_hugepage/defrag than what is below khugepaged there.
+    let by_end = |candidate: &&'a str| {
+        let ends = candidate.char_indices().filter(|(_, c)| matches!(c, '.' | '/'));
+        let ends = ends.filter_map(|(at, _)| edits(&candidate[at + 1..]).map(|edits| (edits, candidate.len())));
+        ends.min()
+    };
+    let whole = candidates.iter().filter_map(|candidate| Some((edits(candidate)?, *candidate)));
+    let whole = whole.min_by_key(|(edits, _)| *edits);
+    let ends = candidates.iter().filter_map(|candidate| Some((by_end(candidate)?, *candidate)));
+    let ends = ends.min_by_key(|(order, _)| *order).map(|((edits, _), candidate)| (edits, candidate));
+    whole.into_iter().chain(ends).min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
 }
 
 /// The one message about a name that does not exist: `unknown key "memroy"; did you mean "memory"? (valid keys: ...)`.
@@ -267,6 +276,10 @@ mod tests {
         assert_eq!(nearest("memroy", &["cpus", "memory"]), Some("memory"));
         assert_eq!(nearest("min_free_kbytes", &["vm.min_free_kbytes"]), Some("vm.min_free_kbytes"));
         assert_eq!(nearest("colour", &["cpus", "memory"]), None);
+        let defrag = ["transparent_hugepage/khugepaged/defrag", "transparent_hugepage/defrag"];
+        for (name, expected) in [("defrag", defrag[1]), ("khugepaged/defrag", defrag[0]), ("dfrag", defrag[1])] {
+            assert_eq!(nearest(name, &defrag), Some(expected), "{name}");
+        }
         assert_eq!(unknown("key", "x", &[]), "unknown key \"x\" (there are no valid keys)");
     }
 

@@ -98,13 +98,37 @@ fn resolve(
 ) -> Result<Named, SourceError> {
     let alone = |message: String| SourceError { file: None, line: None, key: None, message };
     let (base, patches) = variant::split_patches(name).map_err(|error| alone(error.to_string()))?;
-    let source = lookup(base)?;
-    let variant = read(&source, below, lookup)?;
-    let wrong = |problem: variant::PatchProblem| SourceError {
-        file: Some(source.file().to_owned()),
-        ..alone(problem.to_string())
+    let (variant, file) = match find(base, lookup)? {
+        Found::File(source) => (read(&source, below, lookup)?, source.file().to_owned()),
+        Found::Release(variant) => (*variant, base.to_owned()),
     };
+    let wrong = |problem: variant::PatchProblem| SourceError { file: Some(file), ..alone(problem.to_string()) };
     variant.with_patches(&patches).map_err(wrong)
+}
+
+/// The meaning of a variant's name without patches.
+enum Found {
+    /// A file, of the user or built in.
+    File(Source),
+    /// A release without one, which has the rules of an earlier one.
+    Release(Box<Named>),
+}
+
+/// The file of a name, or else the release that it is the name of.
+fn find(name: &str, lookup: &dyn Fn(&str) -> Result<Source, SourceError>) -> Result<Found, SourceError> {
+    let error = match lookup(name) {
+        Ok(source) => return Ok(Found::File(source)),
+        Err(error) => error,
+    };
+    match Variant::of_release(name) {
+        // `6.1` and `v6.1.7` are v6.1, whose file may be the user's.
+        Some(Ok(variant)) if variant.name != name && lookup(&variant.name).is_ok() => {
+            lookup(&variant.name).map(Found::File)
+        }
+        Some(Ok(variant)) => Ok(Found::Release(Box::new(variant))),
+        Some(Err(problem)) => Err(SourceError { message: problem.to_string(), ..error }),
+        None => Err(error),
+    }
 }
 
 /// `below`: the files whose parent this is, to find circles.
@@ -117,10 +141,17 @@ fn read(
     file::read(document.root(), source.name(), |root, parent| {
         let line = [below, &[source.file()]].concat();
         let (base, wanted) = variant::split_patches(parent).map_err(|error| root.error("parent", error.to_string()))?;
-        let file = lookup(base).map_err(|error| match error.file {
+        let found = find(base, lookup).map_err(|error| match error.file {
             Some(file) => root.error("parent", format!("{file} {}", error.message)),
             None => root.error("parent", error.message),
         })?;
+        let file = match found {
+            Found::File(file) => file,
+            Found::Release(variant) => {
+                let above = variant.with_patches(&wanted);
+                return above.map_err(|problem| root.error("parent", format!("{base} {problem}")));
+            }
+        };
         if let Some(at) = line.iter().position(|below| *below == file.file()) {
             let circle = [&line[at..], &[file.file()]].concat();
             return Err(root.error("parent", format!("variants are their own parents: {}", circle.join(" -> "))));
@@ -154,7 +185,7 @@ impl Table for TableReader<'_> {
             Takes::Switch => self.required::<bool>(key)?.to_string(),
             Takes::Number => self.required::<u64>(key)?.to_string(),
             Takes::Size => self.required::<Bytes>(key)?.to_string(),
-            Takes::Words(_) => self.required(key)?,
+            Takes::Words(_) => self.required_as(key, &takes.expected())?,
         })
     }
 
@@ -185,7 +216,15 @@ pub fn from_memory(name: &str) -> Result<Vec<&'static str>, SourceError> {
     };
     while let Some(name) = next {
         let (base, wanted) = variant::split_patches(&name).expect("it was loaded");
-        let source = source::lookup(Kind::Variant, base)?;
+        let source = match find(base, &|name| source::lookup(Kind::Variant, name))? {
+            Found::File(source) => source,
+            Found::Release(variant) => {
+                let parent = variant.parent.expect("its rules are another one's");
+                let numbers: Vec<_> = wanted.iter().map(u32::to_string).collect();
+                next = Some(if wanted.is_empty() { parent } else { format!("{parent}+{}", numbers.join(",")) });
+                continue;
+            }
+        };
         let document = source.parse()?;
         let File { parent, from_memory, diff, patches, .. } = File::parse(&document.root())?;
         for patch in patches.iter().filter(|patch| wanted.contains(&patch.number)) {
@@ -211,13 +250,26 @@ pub struct Recorded {
     pub difference: String,
     /// All of its rules.
     pub rules: BTreeMap<String, String>,
+    /// A release that it is named after, and the variant whose rules it has, where no rule is of that release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands_in: Option<(String, String)>,
+    /// Mechanisms of its release that no rule has: `exact free lists (6.10)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_modelled: Vec<String>,
 }
 
 impl Recorded {
     /// A variant as it is now.
     pub fn of(variant: &Named) -> Self {
         let rules = variant.rules.values().into_iter().map(|(rule, value)| (rule.to_owned(), value));
-        Self { name: variant.name.clone(), difference: variant.difference(), rules: rules.collect() }
+        let lacks = variant.not_modelled.iter().map(|((major, minor), what)| format!("{what} ({major}.{minor})"));
+        Self {
+            name: variant.name.clone(),
+            difference: variant.difference(),
+            rules: rules.collect(),
+            stands_in: variant.stands_in.clone(),
+            not_modelled: lacks.collect(),
+        }
     }
 
     /// Its rules, for the simulator.

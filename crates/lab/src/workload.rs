@@ -145,6 +145,11 @@ impl Offered {
         self.params().iter().map(|param| param.info.name).collect()
     }
 
+    /// The names of its programs.
+    pub(crate) fn program_names(&self) -> Vec<&'static str> {
+        self.programs.iter().map(|program| program.name).collect()
+    }
+
     /// Which program runs when nobody chooses.
     pub(crate) fn default_program(&self) -> &'static WorkloadInfo {
         let Some(choice) = &self.choice else { return &self.programs[0] };

@@ -229,7 +229,8 @@ impl Mm {
         for zone in listed(&self.nodes, &self.zones, request).into_owned() {
             let its = self.zones[zone].node;
             if last.replace(its) != Some(its) {
-                if !request.reclaims && self.is_left_to_kcompactd(its, request.order, request.highest) {
+                let may_wake = self.variant.kcompactd_without_kswapd && !request.reclaims;
+                if may_wake && self.is_left_to_kcompactd(its, request.order, request.highest) {
                     self.wake_kcompactd(cx, its, request.order, request.highest);
                 }
                 self.wake_kswapd(cx, its, request.order, request.highest);

@@ -1,6 +1,7 @@
 //! Linux: kswapd, wakeup_kswapd(), balance_pgdat() and kswapd_try_to_sleep() in mm/vmscan.c (v5.0 to v6.1).
 //! Differs: who waits for it looks by himself, but for who stalls (`alloc/stall.rs`); kernels from 4.8 to 4.19 have the rules of
-//! 5.0 here.
+//! 5.0 here, but for when kswapd of 4.8 to 4.11 sleeps. Failures are counted before 4.12 too (c73322d098e4), and what a run
+//! reclaims is added up over its passes.
 //!
 //! `by_zone.rs` has those up to 4.7, whose zones have LRU lists of their own.
 
@@ -202,6 +203,15 @@ impl Mm {
         Wish { highest, ..asked }
     }
 
+    /// The request that kswapd rests on at the end of a run for this highest zone, by what was asked for meanwhile.
+    fn rests_on(&self, asked: Option<Wish>, last: ZoneKind) -> Wish {
+        if self.variant.kswapd_rests_on_asked {
+            // kswapd, mm/vmscan.c (4.8.15, 4.11.0): `kswapd_classzone_idx` is 0 until somebody asks.
+            return asked.unwrap_or(Wish { order: Order::BASE, highest: ZoneKind::Dma });
+        }
+        self.goes_on_with(asked.unwrap_or(Wish { order: Order::BASE, highest: last }), last)
+    }
+
     fn start_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
         let daemon = &mut self.nodes[node].kswapd;
         // It naps no more, whatever else it finds.
@@ -328,8 +338,8 @@ impl Mm {
         daemon.failures += u32::from(has_failed);
         // `reclaim_order < alloc_order`: it has given the order up, and rests on what is left of it.
         let gave_up = run.sc.order < run.wish.order;
-        let asked = daemon.wish.unwrap_or(Wish { order: Order::BASE, highest: run.wish.highest });
-        let asked = self.goes_on_with(asked, run.wish.highest);
+        let wish = daemon.wish;
+        let asked = self.rests_on(wish, run.wish.highest);
         let rests = if gave_up { Wish { order: run.sc.order, ..run.wish } } else { asked };
         // What it was woken for is compaction's to make now, whatever it rests on.
         let wanted = if gave_up { run.wish.order } else { asked.order };
@@ -371,9 +381,11 @@ impl Mm {
         Step::More
     }
 
-    /// `prepare_kswapd_sleep`.
+    /// `prepare_kswapd_sleep`. From 4.8 to 4.11 a zone below its High mark and its lowmem reserve, such as a small DMA zone,
+    /// keeps kswapd from the sleep before which it would wake kcompactd.
     fn may_sleep(&self, node: NodeId, wish: Wish) -> bool {
-        self.nodes[node].kswapd.failures >= RETRIES_MAX || self.is_balanced(node, wish)
+        let is_ready = if self.variant.kswapd_needs_all_zones { Self::are_all_balanced } else { Self::is_balanced };
+        self.nodes[node].kswapd.failures >= RETRIES_MAX || is_ready(self, node, wish)
     }
 
     /// Frames of a node that kswapd reclaims in a pass: as many as its High marks (`kswapd_shrink_node`).
@@ -416,17 +428,22 @@ impl Mm {
         self.is_balanced(node, wish) && !is_boosted
     }
 
-    /// Does any of the node's zones that may serve a wish stay above its High mark (`pgdat_balanced`)?
+    /// Is any of the node's zones that may serve a wish balanced (`pgdat_balanced`)? A node without such a zone is.
     fn is_balanced(&self, node: NodeId, wish: Wish) -> bool {
-        let may_serve = self.node_zones(node).iter().filter(|zone| zone.kind <= wish.highest);
-        let mut has_zones = false;
-        for zone in may_serve {
-            has_zones = true;
-            if zone.is_ok(wish.order, Mark::High, wish.highest, Urgency::Normal, &self.variant) {
-                return true;
-            }
-        }
-        !has_zones
+        let mut zones = self.balanced_zones(node, wish).peekable();
+        zones.peek().is_none() || zones.any(|is_balanced| is_balanced)
+    }
+
+    /// Is each of them?
+    fn are_all_balanced(&self, node: NodeId, wish: Wish) -> bool {
+        self.balanced_zones(node, wish).all(|is_balanced| is_balanced)
+    }
+
+    /// Whether each zone of a node that may serve a wish is above its High mark and what it keeps from the wish's highest zone
+    /// (`zone_balanced`).
+    fn balanced_zones(&self, node: NodeId, wish: Wish) -> impl Iterator<Item = bool> {
+        let may_serve = self.node_zones(node).iter().filter(move |zone| zone.kind <= wish.highest);
+        may_serve.map(move |zone| zone.is_ok(wish.order, Mark::High, wish.highest, Urgency::Normal, &self.variant))
     }
 }
 

@@ -158,6 +158,10 @@ rules! {
     reclaim_trims_again: bool,
     /// Does kswapd go on for the highest zone that it was asked for or did something for, and for DMA alone when nobody asks?
     kswapd_keeps_highest: bool,
+    /// Does kswapd rest on what was asked for during its run alone, and on DMA when nothing was (`kswapd`, up to 4.11)?
+    kswapd_rests_on_asked: bool,
+    /// Must all zones be balanced before kswapd sleeps and wakes kcompactd (`prepare_kswapd_sleep`, up to 4.11), and not one?
+    kswapd_needs_all_zones: bool,
 
     ["Shrinkers and slabs"]
     /// Are shrinkers asked in proportion to the pages that reclaim has looked at, and not by its priority?
@@ -235,6 +239,8 @@ rules! {
     compact_stall: CompactStall,
     /// Does asynchronous compaction for what cannot be moved empty pageblocks of that type, and not movable ones?
     compact_own_blocks: bool,
+    /// Does a request that may not reclaim wake kcompactd where kswapd is left asleep (`wakeup_kswapd`, since 4.17)?
+    kcompactd_without_kswapd: bool,
     /// Does each node have a kernel thread that compacts?
     kcompactd: bool,
     /// Does that also look, from time to time, whether there is something to do?

@@ -276,6 +276,11 @@ fn durations(group: &Group<'_>) -> Table {
     table(group, Kind::Duration, (&title, "s"), Better::None, rows)
 }
 
+/// Every row that a table of counters can have.
+pub(crate) fn counter_rows() -> impl Iterator<Item = &'static str> {
+    vmstat::LINES.iter().map(|line| line.name)
+}
+
 fn vmstat(group: &Group<'_>) -> Table {
     let of_row = |line: &vmstat::Line| {
         let of_run = |cell: &Cell| Some((line.value)(&vmstat::Run::of(cell)));

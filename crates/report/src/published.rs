@@ -8,6 +8,9 @@ mod claims_text;
 mod figure;
 mod judge;
 mod ours;
+mod possible;
+#[cfg(test)]
+mod possible_tests;
 mod read;
 mod rows;
 mod score;
@@ -27,6 +30,7 @@ pub use self::{
     claims_text::{claims_csv, claims_text},
     judge::{JudgedClaim, JudgedPart, Judgement, Verdict, judge, judge_published},
     ours::Ours,
+    possible::{Possible, words},
     read::PublishedError,
     score::{Ceiling, Runs, Score, ScoredSet, Scores, scores},
     score_text::{scores_csv, scores_text},
@@ -47,6 +51,8 @@ pub struct Published {
     places: BTreeMap<[String; 4], usize>,
     rows: Rows,
     claims: Vec<Claim>,
+    /// The path that messages call the file of the claims by.
+    claims_file: String,
 }
 
 /// Where a series is from.

@@ -167,6 +167,18 @@ pub struct Times {
     pub waiting: Spent,
 }
 
+/// A kernel has no memory above its min marks for its first process: before that nothing can be reclaimed, and nobody killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CannotStart;
+
+impl std::fmt::Display for CannotStart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("its min marks and reserves leave no memory for the first process")
+    }
+}
+
+impl std::error::Error for CannotStart {}
+
 /// The options of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -212,12 +224,12 @@ fn fresh(config: &Config) -> World {
     World::new(mm, config.cpus, config.prices.clone(), config.quantum, config.cap)
 }
 
-fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World, Vec<String>) {
+fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> Result<(World, Vec<String>), CannotStart> {
     let loaded = Mm::from_map(&config.machine, config.variant, &config.settings, map, draws);
-    let loaded = loaded.expect("the map has room for the tables of what it says is mapped");
+    let loaded = loaded.ok_or(CannotStart)?;
     let mut world = World::new(loaded.mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
     world.kernels[HOST].add_space(loaded.init, None);
-    (world, loaded.notes)
+    Ok((world, loaded.notes))
 }
 
 /// The map of memory as a kernel had it, before anything runs.
@@ -225,7 +237,8 @@ fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> (World
 /// # Panics
 /// As [`simulate_from`].
 pub fn map_of_state(config: &Config, state: &FrameMap) -> MapSamples {
-    let (mut world, _) = taken_over(config, state, &mut StateDraws::new(Draws::new(config.seed)));
+    let taken = taken_over(config, state, &mut StateDraws::new(Draws::new(config.seed)));
+    let (mut world, _) = taken.unwrap_or_else(|problem| panic!("{problem}"));
     MapSampler::of(&mut world.kernels[HOST].mm)
 }
 
@@ -303,19 +316,36 @@ pub fn simulate_from<T: 'static>(
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> (T, Finish, Extra) {
+    try_simulate_from(config, options, state, entries, main).unwrap_or_else(|problem| panic!("{problem}"))
+}
+
+/// Runs as [`simulate_from`] does, where it is not sure that the machine can start.
+///
+/// # Errors
+/// When no memory is left above the min marks for the first process.
+///
+/// # Panics
+/// See [`simulate_from`], but for that.
+pub fn try_simulate_from<T: 'static>(
+    config: &Config,
+    options: Options,
+    state: Option<&FrameMap>,
+    entries: Entries,
+    main: impl AsyncFnOnce(Sim) -> T + 'static,
+) -> Result<(T, Finish, Extra), CannotStart> {
     let mut draws = StateDraws::new(Draws::new(config.seed));
     let system = config.system.filter(|_| state.is_none()).map(|system| system.drawn(&mut draws));
     let own = system.map(|system| FrameMap::of_system(&config.machine, &system, &mut draws));
     let (mut world, notes) = match state.or(own.as_ref()) {
         None => (fresh(config), Vec::new()),
-        Some(map) => taken_over(config, map, &mut draws),
+        Some(map) => taken_over(config, map, &mut draws)?,
     };
     set_up(&mut world.kernels[HOST], config);
     world.share_cores(&config.cores, config.shared_core);
     world.compare_cpus(config);
     world.start_clock(Draws::new(config.seed));
     if state.is_none() {
-        world.hold(config.held);
+        world.hold(config.held)?;
     }
     // init is not killed, whatever it holds.
     let Kernel { mm, spaces, .. } = &mut world.kernels[HOST];
@@ -333,7 +363,7 @@ pub fn simulate_from<T: 'static>(
     if options.map {
         world.sampler = std::mem::take(&mut world.sampler).with_map(&mut world.kernels[HOST].mm);
     }
-    let space = world.create_space();
+    let space = world.try_space().ok_or(CannotStart)?;
     world.create_task(Placement::Spread(0), space);
     // Its first task is never killed: as long as it has no other, neither is it.
     world.kernels[HOST].mm.spare_from_oom(space);
@@ -367,5 +397,5 @@ pub fn simulate_from<T: 'static>(
     let extra = Extra { steps, operations, lost, trace, extfrag, samples, map, slow_operations, free, marks, notes };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
-    (result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra)
+    Ok((result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra))
 }

@@ -26,7 +26,7 @@ use os::{Barrier, Placement};
 use units::{Bytes, CpuId, Errno, Frames, Picos, Time};
 
 use crate::{
-    TICK,
+    CannotStart, TICK,
     clock::{Clock, Next},
     draw::{Draws, Purpose},
     guests::{Guest, GuestLost},
@@ -174,13 +174,13 @@ impl World {
     /// Init maps and stores into so many base pages, and never gives them back: as our guests do. It is done before the
     /// clocks start.
     ///
-    /// # Panics
+    /// # Errors
     /// When the machine has not that much free memory.
-    pub(crate) fn hold(&mut self, frames: Frames) {
+    pub(crate) fn hold(&mut self, frames: Frames) -> Result<(), CannotStart> {
         if frames == Frames(0) {
-            return;
+            return Ok(());
         }
-        let id = self.create_space();
+        let id = self.try_space().ok_or(CannotStart)?;
         // It takes no time, so that no lock was ever held by init at an instant that is still to come.
         let prices = Prices::free();
         let Kernel { mm, spaces, counters, .. } = &mut self.kernels[HOST];
@@ -192,8 +192,8 @@ impl World {
         loop {
             match touch.step(mm, space, &mut cx, Time(u64::MAX)) {
                 Step::More => {}
-                Step::Done(FaultDone::Handled) => return,
-                other => panic!("the machine has not the {frames} frames that init holds: {other:?}"),
+                Step::Done(FaultDone::Handled) => return Ok(()),
+                _ => return Err(CannotStart),
             }
         }
     }

@@ -12,7 +12,8 @@ use super::{FormatArg, ProgressArg};
 /// A claim is what a published table says so clearly that a model has to repeat it: a large effect, or an order with wide gaps.
 /// An identity is a relation that holds by definition, such as blocks tried by each thread count: it checks that the same thing
 /// was run. We chose the claims and their bounds, from each author's own words and tables; published/SERIES/claims.toml has them
-/// with the reason of each. No simulation reads them.
+/// with the reason of each. No simulation reads them. A claim about something that was not measured cannot be judged yet; one
+/// about a row that no result of the experiment can have is wrong input.
 ///
 /// A claim is judged by the mean over seeds. A series is reached when nine of ten of its claims hold, and all identities. What is
 /// needed is run first, into a result directory of its own; the same command again goes on from there.

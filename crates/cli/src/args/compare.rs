@@ -139,7 +139,7 @@ pub(crate) struct Noise {
 /// Climb from one kernel to another, and say which steps moved what
 ///
 /// Steps are patches of a variant (+1, then +1,2 and so on, in the order in which they are named), or the built-in versions
-/// between two. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the
+/// between two releases. With --rules a step is a single rule. All rungs run with the same seeds, and each is compared with the
 /// one before it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -152,7 +152,7 @@ Examples:
 The same command again goes on where it stopped.
 Exit status: 0 done, 1 a cell failed, 2 wrong input, 130 interrupted.")]
 pub(crate) struct Ladder {
-    /// A variant whose patches are put on, or two versions: v5.0..v5.1
+    /// A variant whose patches are put on, or two versions, with or without rules of their own: v5.0..v5.1, v4.9..v5.15
     #[arg(value_name = "VARIANT|FIRST..LAST")]
     from: String,
     /// Patches, in the order in which they are put on [default: all that the variant has]

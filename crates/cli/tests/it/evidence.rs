@@ -130,3 +130,79 @@ fn a_recorded_result_settles_what_s4_claims_of_faults() {
     let text = room.run(&["claims", "s4", "--result", "other"]).expect(1).stdout;
     assert!(text.lines().any(|line| line.starts_with("s4-3  fails ")), "{text}");
 }
+
+/// A series of two columns about thpscale: what it says of one case, with a bound that everything meets.
+fn give_series(room: &Room, set: &str, metric: &str, case: &str, kernel: &str) {
+    let folder = room.here().join("published/mine");
+    fs::create_dir_all(&folder).expect("a directory");
+    let source = "about = 'own numbers'\ntitle = ''\nauthor = 'me'\ndate = '2020'\nwhere = ''\nmachine = ''\nexperiment = \
+                  'thpscale'\n[[column]]\nkernel = 'base1'\nours = 'v6.1'\nabout = 'base'\n[[column]]\nkernel = \
+                  'lru1'\nours = 'v6.6'\nabout = 'with'\n";
+    let of =
+        |kernel: &str| format!("{{ experiment = '{set}', metric = '{metric}', case = '{case}', kernel = '{kernel}' }}");
+    let claims = format!(
+        "[[claim]]\nid = 'mine-1'\nclaim = 'no slower'\nreason = 'x'\n[[claim.part]]\nwhat = 'one thread'\nkind = \
+         'ratio'\nof = {}\nby = {}\nholds = {{ above = 0 }}\n",
+        of(kernel),
+        of("base1")
+    );
+    // The table has what the claim is about, so that it is no authority.
+    let rows = ["base1", "lru1"].map(|kernel| format!("{set},{metric},{case},{kernel},15,lower\n")).concat();
+    let table = format!("experiment,metric,case,kernel,value,better\n{rows}");
+    for (name, text) in [("source.toml", source), ("rows.toml", ""), ("claims.toml", &claims), ("table.csv", &table)] {
+        fs::write(folder.join(name), text).expect("a file");
+    }
+}
+
+/// A row that no result can have is a mistake; one that was not measured is none, and says why.
+#[test]
+fn a_claim_about_a_row_that_cannot_be_is_a_mistake() {
+    let room = Room::new();
+    let run = "run thpscale --target sim --machine one-node-512m --variant v6.1 --set threads=1 -o R";
+    room.run(&run.split(' ').collect::<Vec<_>>()).expect(0);
+    let amean = "fault_latency_us.Amean";
+    for (set, metric, case, kernel, expected) in [
+        ("thpscale", amean, "fault-hugh-1", "base1", "case \"fault-hugh-1\"; did you mean \"fault-huge-1\"?"),
+        ("thpscale", "fault_latncy_us.Amean", "fault-huge-1", "base1", "did you mean \"fault_latency_us.Amean\"?"),
+        ("thpscale", "compact_stal", "1", "base1", "did you mean \"compact_stall\"?"),
+        (
+            "thpscal",
+            amean,
+            "fault-huge-1",
+            "base1",
+            "no result can have set of tables \"thpscal\"; did you mean \"thpscale\"?",
+        ),
+        ("thpscale", amean, "fault-huge-1", "lru2", "no result can have column \"lru2\"; did you mean \"lru1\"?"),
+    ] {
+        give_series(&room, set, metric, case, kernel);
+        let answer = room.run(&["claims", "mine", "--result", "R"]).expect(2);
+        assert!(answer.stderr.contains(expected), "{}", answer.stderr);
+        assert!(
+            answer.stderr.starts_with("pagelab: published/mine/claims.toml: mine-1: one thread: "),
+            "{}",
+            answer.stderr
+        );
+    }
+    for (metric, case, kernel, verdict) in [
+        (amean, "fault-huge-1", "base1", "holds,"),
+        (
+            amean,
+            "fault-huge-1",
+            "lru1",
+            "not yet,not yet,no fault_latency_us.Amean fault-huge-1 of lru1: this column was not run",
+        ),
+        (
+            amean,
+            "fault-huge-64",
+            "base1",
+            "not yet,not yet,no fault_latency_us.Amean fault-huge-64 of base1: this case was not run",
+        ),
+        ("fault_latency_us.Hmean", "fault-huge-1", "base1", "not yet,not yet,"),
+        ("compact_daemon_wake", "64", "base1", "not yet,not yet,"),
+        (amean, "fault-huge-advised-1", "base1", "not yet,not yet,"),
+    ] {
+        give_series(&room, "thpscale", metric, case, kernel);
+        let csv = room.run(&["claims", "mine", "--result", "R", "--format", "csv"]).expect(0).stdout;
+        assert!(csv.contains(verdict), "{metric} {case}: {csv}");
+    }
+}

@@ -140,6 +140,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let machine_set = simulated::with_settings(machine.clone(), &settings);
             let check = if self.has_guests() { simulated::check_host_of_guests } else { simulated::check_guest };
             check(&machine_set).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
+            let can_start = simulated::check_start(&machine_set, &variant.rules);
+            can_start.map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place =
@@ -493,6 +495,10 @@ fn twin(real: &Session, start: &Start, others: &[Session], skipped: &mut Vec<Ski
 fn whole_twin(real: &Session, start: &Start, others: &[Session]) -> Result<Session, String> {
     let variant = variant::for_release(&real.kernel)?;
     simulated::check_settings(&real.settings, &variant.rules)?;
+    let machine_set = simulated::with_settings(real.machine.clone(), &real.settings);
+    if *start == Start::Fresh {
+        simulated::check_start(&machine_set, &variant.rules)?;
+    }
     let kernel = labelled(&variant.name, real.label.as_deref());
     let same = |other: &&Session| {
         let place = (other.target(), &other.kernel, &other.machine.name);

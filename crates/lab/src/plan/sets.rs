@@ -6,7 +6,7 @@ use units::setting::{BALLOON, DISCARD, NUMA_BALANCING, REPORTING, REPORTING_DELA
 use super::{Request, UsageError, traces};
 use crate::{
     experiment::{Experiment, combinations},
-    source::unknown,
+    source::{nearest, unknown},
 };
 
 /// Settings of one column, of those that `--set` gives.
@@ -80,7 +80,7 @@ pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<Split,
                 let values = values.into_iter().map(|value| traces::read(experiment.workload.name, name, value));
                 given.push((name.to_owned(), values.collect::<Result<_, _>>()?));
             }
-            false => return Err(complain("parameter", &params)),
+            false => return Err(unknown_parameter(name, &params, &known)),
         }
     }
     // What the user sets goes before.
@@ -111,6 +111,16 @@ fn check_size<'a>(
     let words: Vec<_> = several.iter().map(|(name, count)| format!("{count} of {name}")).collect();
     let words = words.join(" x ");
     Err(UsageError(format!("{words}: {cells} cells are too many; expected at most {CELLS_MAX}: run parts of them")))
+}
+
+/// A name without a dot or a slash is a parameter's. One that the workload does not have may be a setting's without its
+/// beginning.
+fn unknown_parameter(name: &str, params: &[&str], settings: &[&str]) -> UsageError {
+    let message = match nearest(name, settings).filter(|_| nearest(name, params).is_none()) {
+        Some(setting) => format!("unknown parameter {name:?}; did you mean the setting {setting:?}?"),
+        None => unknown("parameter", name, params),
+    };
+    UsageError(format!("--set: {message}"))
 }
 
 fn check(name: &str, values: &[String]) -> Result<(), UsageError> {

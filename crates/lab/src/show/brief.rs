@@ -7,7 +7,7 @@ use report::{
     short::text::{fit, fold, list},
 };
 
-use super::{ONLY_SIM, Shown, head::flat, tail::failed_check, zones::ZoneTables};
+use super::{ONLY_SIM, Shown, head::flat, rules, tail::failed_check, zones::ZoneTables};
 use crate::{plan::Start, prices};
 
 /// Lines of the header.
@@ -15,7 +15,8 @@ const HEAD: usize = 5;
 /// Lines of each kind after the tables; more are counted.
 const LINES: usize = 4;
 
-/// The lines before the tables, at most five: columns, what they stand beside, and what prices and distances are worth.
+/// The lines before the tables: at most five on columns, what they stand beside, and what prices and distances are worth; then
+/// what is to be known of rules.
 pub(super) fn head(shown: &Shown) -> String {
     let about = shown.presentation.about.as_ref().map_or_else(String::new, |about| format!(": {about}"));
     let mut what = fold(&format!("{}{about}", shown.experiment), WIDTH);
@@ -35,7 +36,8 @@ pub(super) fn head(shown: &Shown) -> String {
     if what.len() + others + published.len() > HEAD {
         what = vec![fit(&format!("{}{about}", shown.experiment), WIDTH)];
     }
-    let all = what.into_iter().chain(places).chain(published).chain(prices).chain(flat);
+    let rules = rules::lines(&shown.simulated);
+    let all = what.into_iter().chain(places).chain(published).chain(prices).chain(flat).chain(rules);
     text(all.map(|line| fit(&line, WIDTH)).collect())
 }
 

@@ -12,7 +12,7 @@ use report::{
 };
 use serde::Serialize;
 
-use super::{Format, Shown, contents, read, read_like};
+use super::{Format, Shown, contents, read, read_like, rules};
 use crate::{
     counted,
     mmtests::{self, ELSEWHERE, Like},
@@ -340,5 +340,7 @@ fn differences(names: &[String], shown: &[Shown]) -> Vec<String> {
             lines.push(format!("unfinished: {} cells of {}, {} of {name}", first.missing, names[0], other.missing));
         }
     }
+    let simulated: Vec<_> = shown.iter().flat_map(|shown| shown.simulated.iter().cloned()).collect();
+    lines.extend(rules::lines(&simulated));
     lines
 }

@@ -2,7 +2,7 @@
 
 use report::{Column, Target};
 
-use super::Shown;
+use super::{Shown, rules};
 use crate::{
     cell::STATE,
     machine::{self, TRANSLATED_NS},
@@ -35,6 +35,9 @@ pub(super) fn head(shown: &Shown) -> String {
         text += &simulated(column);
         text += &distances(shown, column);
         text += &state_notes(shown, column);
+    }
+    for line in rules::lines(&shown.simulated) {
+        text += &format!("{line}\n");
     }
     if shown.systems.iter().any(|system| system.target == Target::Vm) {
         text +=

@@ -58,6 +58,30 @@ fn run() -> Run {
     }
 }
 
+/// A simulated column of the variant of a name, which may have been chosen for a release.
+pub(super) fn simulated_by(name: &str, chosen_for: Option<&str>) -> Simulated {
+    let variant = crate::variant::load(name).expect(name);
+    Simulated {
+        column: report::Column {
+            result: None,
+            target: Target::Sim,
+            kernel: variant.name.clone(),
+            machine: "one-node-512m".into(),
+        },
+        variant: Recorded::of(&variant),
+        chosen_for: chosen_for.map(str::to_owned),
+        twin_of: None,
+        start: crate::plan::Start::Fresh,
+        system: None,
+        prices: Vec::new(),
+        shifts: Vec::new(),
+        is_translated: false,
+        shared_core: None,
+        bandwidth: Vec::new(),
+        latency: None,
+    }
+}
+
 /// With the files of a recorded 6.1.
 fn system(kernel: &str) -> System {
     let recording = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/proc/6.1-1n-512m/recomputed");

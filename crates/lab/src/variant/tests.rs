@@ -56,7 +56,7 @@ fn keys_and_rules_that_do_not_exist_are_named_with_the_nearest() {
     assert_eq!(
         bad("about = ''\nparnet = 'v6.1'"),
         "variants/x.toml:2: unknown key \"parnet\"; did you mean \"parent\"? \
-         (valid keys: about, parent, since, from_memory, rules, patch)"
+         (valid keys: about, parent, since, from_memory, not_modelled, rules, patch)"
     );
     assert_eq!(
         bad("about = ''\nparent = 'v6.1'\nfrom_memory = ['compact_captur']"),
@@ -99,7 +99,10 @@ fn values_of_another_kind_say_what_was_expected() {
         ("nofragment = 'true'", "nofragment: expected true or false, found the string \"true\""),
         ("min_free_kbytes_max = '64MiB'", "min_free_kbytes_max: expected a whole number, found the string \"64MiB\""),
         ("pcp_batch_limit = 128", "pcp_batch_limit: expected a size such as \"512MiB\", found the integer 128"),
-        ("mmap_align = true", "mmap_align: expected a string, found the boolean true"),
+        (
+            "pcp_high = true",
+            "pcp_high: expected one of \"six-batches\", \"low-mark-per-cpu\", \"tuned\", found the boolean true",
+        ),
     ] {
         let text = format!("about = ''\nparent = 'v6.1'\n[rules]\n{rule}");
         assert_eq!(bad(&text), format!("variants/x.toml:4: rules.{message}"));
@@ -112,8 +115,10 @@ fn values_of_another_kind_say_what_was_expected() {
 
 #[test]
 fn parents_must_be_there_and_not_in_a_circle() {
-    let unknown = "variants/x.toml:2: parent: unknown variant \"v6.13\"; did you mean \"v6.";
-    assert!(bad("about = ''\nparent = 'v6.13'").starts_with(unknown));
+    let unknown = "variants/x.toml:2: parent: unknown variant \"v4.1-rc3\"; did you mean \"v4.1-rc2\"?";
+    assert_eq!(bad("about = ''\nparent = 'v4.1-rc3'"), unknown);
+    let too_old = "variants/x.toml:2: parent: kernel 3.8 is older than v3.9, the oldest whose rules we know";
+    assert_eq!(bad("about = ''\nparent = 'v3.8'"), too_old);
     assert_eq!(
         bad("about = ''\nparent = 'no/such.toml'"),
         "variants/x.toml:2: parent: no/such.toml cannot be read: No such file or directory (os error 2)"
@@ -136,6 +141,35 @@ fn parents_must_be_there_and_not_in_a_circle() {
         circle(&[("y", "about = ''\nparent = 'v6.1'\n[rules]\nnofragment = 0")], "y"),
         "variants/y.toml:4: rules.nofragment: expected true or false, found the integer 0"
     );
+}
+
+#[test]
+fn a_release_without_a_file_is_a_variant_and_a_parent() {
+    let file = |name: &str| load(name).map_err(|error| error.to_string());
+    for (name, parent) in [("v5.15", "v5.14"), ("v4.9", "v4.8"), ("v7.2", "v6.18")] {
+        let variant = file(name).unwrap();
+        let (rules, difference) = (variant.rules, variant.difference());
+        assert_eq!((rules, difference), (*variant::named(parent), format!("the rules of {parent}")), "{name}");
+        let child = with(&[], &format!("about = ''\nparent = '{name}'\n[rules]\nnofragment = true")).unwrap();
+        assert_eq!(child.parent.as_deref(), Some(name));
+        assert_eq!(child.rules, Variant { nofragment: true, ..rules });
+        assert_eq!(child.stands_in, Some((name.to_owned(), parent.to_owned())), "it is said of a child too");
+    }
+    assert_eq!(file("6.1").unwrap(), file("v6.1").unwrap());
+    assert_eq!(file("v6.1.7").unwrap(), file("v6.1").unwrap());
+    let patched = file("v3.10+1,3").unwrap();
+    assert_eq!((patched.name.as_str(), patched.rules), ("v3.10+1,3", variant::patched("v3.9", &[1, 3])));
+    let child = |parent: &str| with(&[], &format!("about = 'x'\nparent = '{parent}'"));
+    assert_eq!(child("v3.10+1-3").unwrap().rules, variant::patched("v3.9", &[1, 2, 3]));
+    assert_eq!(child("v5.15+1").unwrap_err(), "variants/x.toml:2: parent: v5.15 has no patches");
+    assert_eq!(file("v5.15+1"), Err("v5.15: has no patches".to_owned()));
+    assert_eq!(file("v3.8"), Err("kernel 3.8 is older than v3.9, the oldest whose rules we know".to_owned()));
+    assert_eq!(from_memory("v3.10+1"), from_memory("v3.9+1"));
+    assert_eq!(from_memory("v4.2"), from_memory("v4.1"));
+    // A file of the user is before that.
+    let mine = ("v5.15", "about = 'mine'\nparent = 'v5.18'");
+    let of = |parent: &str| with(&[mine], &format!("about = 'x'\nparent = '{parent}'")).unwrap();
+    assert_eq!([of("v5.15").rules, of("5.15.3").rules], [*variant::named("v5.18"); 2]);
 }
 
 #[test]

@@ -295,3 +295,82 @@ fn a_run_in_vain_is_followed_by_one_for_dma_alone_up_to_5_1() {
     };
     assert_eq!([next("v4.20"), next("v5.2")], [(0, ZoneKind::Dma), (0, ZoneKind::Movable)]);
 }
+
+const DMA: ZoneIndex = ZoneIndex(0);
+
+/// A node with 16 MiB of DMA, all free, and 64 MiB of Normal, half free in single frames; DMA's High mark is so many frames below
+/// what is free there beside what it keeps from requests for Normal.
+fn fragmented(rules: &str, room: u64) -> Mm {
+    let (prices, mut counters) = (Prices::free(), Counters::default());
+    let zones = vec![
+        ZoneSpec::whole(ZoneKind::Dma, Pfn(0), 4 << 10),
+        ZoneSpec::whole(ZoneKind::Normal, Pfn(4 << 10), 16 << 10),
+    ];
+    let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones };
+    let machine = MachineSpec { pageblock_order: Order(9), max_order: Order(10), nodes: vec![node] };
+    let mut mm = Mm::new(&machine, *named(rules), &Settings { min_free_kbytes: 512, ..Settings::default() });
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+    let request = AllocRequest::gfp_highuser_movable(NodeId(0));
+    let mut taken = Vec::new();
+    while mm.zones()[1].buddy.free_frames() > 2 * mm.zones()[1].marks.high.0 {
+        taken.push(mm.alloc(&mut cx, &request).unwrap());
+    }
+    for pfn in taken.into_iter().filter(|pfn| pfn.0 % 2 == 0) {
+        mm.free(&mut cx, pfn, Order::BASE);
+    }
+    let dma = &mut mm.zones[DMA];
+    dma.marks.high.0 = dma.buddy.free_frames() - dma.protection[ZoneKind::Normal as usize] - room;
+    mm
+}
+
+#[test]
+fn from_4_8_to_4_11_every_zone_has_room_before_kswapd_wakes_kcompactd() {
+    let asked = Wish { order: Order(9), highest: ZoneKind::Normal };
+    let ended = |rules: &str, room: u64| {
+        let (mut mm, mut counters) = (fragmented(rules, room), Counters::default());
+        assert!(mm.zones[DMA].protection[ZoneKind::Normal as usize] > 0, "what DMA keeps counts");
+        // It has reclaimed enough for compaction, and gone on for single frames.
+        let mut run = Balance::new(asked, (false, false));
+        run.sc.order = Order::BASE;
+        let step = at(&mut mm, &mut counters, 7, |mm, cx| mm.end_run(cx, NodeId(0), &run, false));
+        (step, mm.has_woken(Daemon::Kcompactd), counters.get(Event::KswapdHighWmarkHitQuickly))
+    };
+    let sleeps = (Step::Block(Wait::Until(Time(7) + SHORT_SLEEP)), true, 0);
+    for rules in ["v4.8", "v4.12", "v6.1"] {
+        assert_eq!(ended(rules, 1), sleeps, "{rules}: each zone is above its High mark and its reserve");
+    }
+    assert_eq!(ended("v4.8", 0), (Step::More, false, 1), "one is not: a frame less is too little");
+    for rules in ["v4.12", "v6.1"] {
+        assert_eq!(ended(rules, 0), sleeps, "{rules}: one zone is enough");
+    }
+}
+
+/// The turn for nothing that follows is for DMA, which keeps nothing from its own requests: that ends in sleep, without
+/// kcompactd.
+#[test]
+fn kswapd_of_4_8_sleeps_without_kcompactd_where_dma_lacks_room_for_others() {
+    let (mut mm, mut counters) = (fragmented("v4.8", 0), Counters::default());
+    let step = at(&mut mm, &mut counters, 0, |mm, cx| {
+        mm.begin_again(cx, NodeId(0), Wish { order: Order::BASE, highest: ZoneKind::Normal })
+    });
+    assert_eq!(step, Step::More);
+    let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
+    assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)));
+    assert_eq!((mm.has_woken(Daemon::Kcompactd), mm.nodes[NodeId(0)].kswapd.last.highest), (false, ZoneKind::Dma));
+}
+
+#[test]
+fn a_run_rests_on_what_was_asked_for_and_up_to_4_11_on_nothing_else() {
+    let [dma, normal] = [ZoneKind::Dma, ZoneKind::Normal].map(|highest| Wish { order: Order(3), highest });
+    for (rules, unasked, lower) in [
+        ("v4.8", ZoneKind::Dma, ZoneKind::Dma),
+        ("v4.12", ZoneKind::Dma32, ZoneKind::Dma32),
+        ("v5.2", ZoneKind::Dma32, ZoneKind::Dma),
+    ] {
+        let mm = machine_of(rules);
+        let rests = |asked| mm.rests_on(asked, ZoneKind::Dma32);
+        assert_eq!(rests(None), Wish { order: Order::BASE, highest: unasked }, "{rules}");
+        assert_eq!(rests(Some(dma)), Wish { order: Order(3), highest: lower }, "{rules}");
+        assert_eq!(rests(Some(normal)), normal, "{rules}");
+    }
+}

@@ -123,13 +123,13 @@ impl file::Table for Plain {
         let value = &self.table[key];
         let text = || value.as_str().map(str::to_owned);
         let number = || value.as_integer().and_then(|number| u64::try_from(number).ok());
-        let (expected, text) = match takes {
-            Takes::Switch => ("true or false", value.as_bool().map(|switch| switch.to_string())),
-            Takes::Number => ("a whole number", number().map(|number| number.to_string())),
-            Takes::Size => ("a size", text().filter(|text| text.parse::<Bytes>().is_ok())),
-            Takes::Words(_) => ("a string", text()),
+        let text = match takes {
+            Takes::Switch => value.as_bool().map(|switch| switch.to_string()),
+            Takes::Number => number().map(|number| number.to_string()),
+            Takes::Size => text().filter(|text| text.parse::<Bytes>().is_ok()),
+            Takes::Words(_) => text(),
         };
-        text.map_or_else(|| self.wrong(key, expected), Ok)
+        text.map_or_else(|| self.wrong(key, &takes.expected()), Ok)
     }
 
     fn table(&self, key: &str) -> Result<Option<Self>, String> {

@@ -4,7 +4,7 @@
 
 use super::{Diff, Named, Patch, Takes, Variant, major_minor};
 
-const KEYS: &[&str] = &["about", "parent", "since", "from_memory", "rules", "patch"];
+const KEYS: &[&str] = &["about", "parent", "since", "from_memory", "not_modelled", "rules", "patch"];
 const PATCH_KEYS: &[&str] = &["about", "rules"];
 /// Missing rules that a message names.
 const NAMED_MISSING: usize = 4;
@@ -41,7 +41,8 @@ pub trait Table: Sized {
     fn text(&self, key: &str) -> Result<Option<String>, Self::Error>;
     /// A text or several of a key that may be there.
     fn texts(&self, key: &str) -> Result<Option<Vec<String>>, Self::Error>;
-    /// The value of a key that is there, as text; its type is that of what a rule takes, and words are any string.
+    /// The value of a key that is there, as text; its type is that of what a rule takes, and words are any string. What is of
+    /// another type is told the words.
     fn value(&self, key: &str, takes: Takes) -> Result<String, Self::Error>;
     /// The table of a key that may be there.
     fn table(&self, key: &str) -> Result<Option<Self>, Self::Error>;
@@ -62,6 +63,8 @@ pub struct File {
     pub since: Option<(u32, u32)>,
     /// Rules that nobody read in the source of that release, where the file says which.
     pub from_memory: Option<Vec<&'static str>>,
+    /// Mechanisms that its release brought and no rule has.
+    pub not_modelled: Vec<String>,
     /// Rules that it gives.
     pub diff: Diff,
     /// Patches, by number.
@@ -77,6 +80,7 @@ impl File {
             diff: diff(root)?,
             patches: patches(root)?,
             from_memory: from_memory(root)?,
+            not_modelled: root.texts("not_modelled")?.unwrap_or_default(),
             since: since(root)?,
         })
     }
@@ -89,19 +93,39 @@ pub fn read<T: Table>(
     above: impl FnOnce(&T, &str) -> Result<Named, T::Error>,
 ) -> Result<Named, T::Error> {
     let root = root.only("key", KEYS)?;
-    let File { about, parent, since, diff, patches, .. } = File::parse(&root)?;
+    let File { about, parent, since, diff, patches, not_modelled, .. } = File::parse(&root)?;
     let (name, is_release) = (name.to_owned(), since.is_some());
+    let lacks = move |since: (u32, u32)| not_modelled.into_iter().map(move |what| (since, what));
     let Some(parent) = parent else {
         let rules = diff.whole().map_err(|missing| root.error("parent", no_parent(&missing)))?;
         let missing = || root.error("since", "missing; expected a release such as \"6.1\"".to_owned());
         let since = since.ok_or_else(missing)?;
-        return Ok(Named { name, about, parent: None, since, is_release, patches, diff: Vec::new(), rules });
+        let (not_modelled, diff, stands_in) = (lacks(since).collect(), Vec::new(), None);
+        return Ok(Named {
+            name,
+            about,
+            parent: None,
+            since,
+            is_release,
+            not_modelled,
+            stands_in,
+            patches,
+            diff,
+            rules,
+        });
     };
     let above = above(&root, &parent)?;
     let rules = diff.over(&above.rules);
     let diff = rules.differences(&above.rules);
     let since = since.unwrap_or(above.since);
-    Ok(Named { name, about, parent: Some(above.name), since, is_release, patches, diff, rules })
+    let not_modelled = above.not_modelled.into_iter().chain(lacks(since)).collect();
+    let stands_in = match (is_release, diff.is_empty()) {
+        (true, true) => Some((name.clone(), above.name.clone())),
+        (true, false) => None,
+        (false, _) => above.stands_in,
+    };
+    let parent = Some(above.name);
+    Ok(Named { name, about, parent, since, is_release, not_modelled, stands_in, patches, diff, rules })
 }
 
 fn required<T: Table>(table: &T, key: &str) -> Result<String, T::Error> {

@@ -20,6 +20,10 @@ pub struct Named {
     pub since: (u32, u32),
     /// Does its file say since which release? Then it is what kernels of that release and later have.
     pub is_release: bool,
+    /// Mechanisms of its release and of those before it that no rule has, each with the release that brought it.
+    pub not_modelled: Vec<((u32, u32), String)>,
+    /// A release that it or its parent is named after, and the variant whose rules it has, where no rule is of that release.
+    pub stands_in: Option<(String, String)>,
     /// What can be added to it, by number.
     pub patches: Vec<Patch>,
     /// What differs from the parent: the rule and its value as the file says it, without quotes. Empty for the root.
@@ -33,11 +37,30 @@ impl Named {
     pub fn difference(&self) -> String {
         let Some(parent) = &self.parent else { return "every rule".to_owned() };
         if self.diff.is_empty() {
-            return format!("the rules of {parent}");
+            return of_parent(parent);
         }
         let diff: Vec<_> = self.diff.iter().map(|(rule, value)| format!("{rule} = {value}")).collect();
         format!("{parent} with {}", diff.join(", "))
     }
+
+    /// The rules of a release without a file, which are those of this one: its child, with the same patches.
+    fn of_later(&self, (major, minor): (u32, u32)) -> Self {
+        let name = format!("v{major}.{minor}");
+        Self {
+            stands_in: Some((name.clone(), self.name.clone())),
+            name,
+            about: format!("{major}.{minor}: {}", of_parent(&self.name)),
+            parent: Some(self.name.clone()),
+            since: (major, minor),
+            is_release: true,
+            diff: Vec::new(),
+            ..self.clone()
+        }
+    }
+}
+
+fn of_parent(parent: &str) -> String {
+    format!("the rules of {parent}")
 }
 
 /// No rules for this kernel.
@@ -99,6 +122,16 @@ impl Variant {
         newest.ok_or(UnknownRelease::TooOld(major, minor))
     }
 
+    /// The variant of a release by its name, such as `v5.15`, `5.15` or `v5.15.3`: the built-in one, or else the rules of the
+    /// newest that is not newer. None for what is no name of a release: a development kernel has patches that no number tells.
+    pub fn of_release(name: &str) -> Option<Result<Named, UnknownRelease>> {
+        let release = release_of(name)?;
+        Some(
+            Self::for_version(release.0, release.1)
+                .map(|newest| if newest.since == release { newest.clone() } else { newest.of_later(release) }),
+        )
+    }
+
     /// The rules that differ from those of `other`, with the values here.
     pub fn differences(&self, other: &Self) -> Vec<(&'static str, String)> {
         let pairs = self.values().into_iter().zip(other.values());
@@ -108,5 +141,19 @@ impl Variant {
     /// Where a CPU's batch stops growing, in frames.
     pub fn pcp_batch_limit_frames(&self) -> Frames {
         self.pcp_batch_limit.frames()
+    }
+}
+
+/// The two numbers of `v5.15`, `5.15` or `v5.15.3`.
+fn release_of(name: &str) -> Option<(u32, u32)> {
+    let numbers: Option<Vec<u32>> = name
+        .strip_prefix('v')
+        .unwrap_or(name)
+        .split('.')
+        .map(|text| text.parse().ok().filter(|number: &u32| number.to_string() == text))
+        .collect();
+    match numbers?[..] {
+        [major, minor] | [major, minor, _] => Some((major, minor)),
+        _ => None,
     }
 }

@@ -113,6 +113,8 @@ impl Named {
             parent: Some(self.name.clone()),
             since: self.since,
             is_release: false,
+            not_modelled: self.not_modelled.clone(),
+            stands_in: self.stands_in.clone(),
             patches: Vec::new(),
             diff: rules.differences(&self.rules),
             rules,

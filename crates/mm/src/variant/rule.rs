@@ -38,6 +38,20 @@ pub enum Takes {
     Words(&'static [&'static str]),
 }
 
+impl Takes {
+    /// The values, to be followed by what was found: `true or false`.
+    pub fn expected(self) -> String {
+        match self {
+            Self::Switch => "true or false".to_owned(),
+            Self::Number => "a whole number".to_owned(),
+            Self::Size => "a size such as \"512KiB\"".to_owned(),
+            Self::Words(words) => {
+                format!("one of {}", words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
 /// A type that a rule's value has.
 pub(super) trait Value: Copy + PartialEq {
     const TAKES: Takes;

@@ -50,6 +50,50 @@ fn a_release_gets_the_newest_rules_that_are_not_newer() {
     assert_eq!(Variant::for_version(6, 6).map(|variant| variant.name.as_str()), Ok("v6.6"));
 }
 
+/// Each from 3.9 on has rules, under its own name.
+#[test]
+fn a_release_without_a_file_stands_for_the_newest_rules_that_are_not_newer() {
+    for (name, expected, rules) in [
+        ("v5.15", "v5.15", "v5.14"),
+        ("5.15", "v5.15", "v5.14"),
+        ("v5.15.91", "v5.15", "v5.14"),
+        ("v4.9", "v4.9", "v4.8"),
+        ("v3.10", "v3.10", "v3.9"),
+        ("v7.2", "v7.2", "v6.18"),
+    ] {
+        let variant = Variant::of_release(name).unwrap().unwrap();
+        assert_eq!(
+            (variant.name.as_str(), variant.difference()),
+            (expected, format!("the rules of {rules}")),
+            "{name}"
+        );
+        assert_eq!((variant.rules, &variant.patches), (*named(rules), &built_in(rules).unwrap().patches), "{name}");
+        assert_eq!(variant.stands_in, Some((expected.to_owned(), rules.to_owned())), "{name}");
+    }
+    assert_eq!(Variant::of_release("v6.1.7"), Some(Ok(built_in("v6.1").unwrap().clone())));
+    assert_eq!(Variant::of_release("v3.8"), Some(Err(UnknownRelease::TooOld(3, 8))));
+    for name in ["v4.1-rc3", "v5", "v5.15.1.2", "5.15-generic", "v05.15", "vv5.15", "", "host"] {
+        assert_eq!(Variant::of_release(name), None, "{name}");
+    }
+    let stands_in = |name: &str| built_in(name).unwrap().stands_in.clone().map(|(_, rules)| rules);
+    assert_eq!([stands_in("v6.18").as_deref(), stands_in("v6.15").as_deref()], [Some("v6.15"), None]);
+    assert_eq!(stands_in("v4.1-rc2"), None, "a development kernel says what it is of by its name");
+    // Patches of the rules go on top, and what they stand for is said all the same.
+    let patched = Variant::of_release("v3.10").unwrap().unwrap().with_patches(&[3, 1]).unwrap();
+    assert_eq!((patched.name.as_str(), patched.parent.as_deref()), ("v3.10+1,3", Some("v3.10")));
+    assert_eq!(patched.stands_in, Some(("v3.10".to_owned(), "v3.9".to_owned())));
+}
+
+/// A mechanism that is not modelled of a release is not of later ones either.
+#[test]
+fn what_is_not_modelled_of_a_release_is_not_of_later_ones() {
+    let lacks = |variant: &Named| variant.not_modelled.iter().map(|(since, _)| *since).collect::<Vec<_>>();
+    let of = |name| lacks(built_in(name).unwrap());
+    assert_eq!([of("v6.7"), of("v6.8"), of("v6.12")], [vec![], vec![(6, 8)], vec![(6, 8), (6, 10)]]);
+    assert_eq!(of("v6.18"), [(6, 8), (6, 10), (6, 15)]);
+    assert_eq!(lacks(&Variant::of_release("v6.9").unwrap().unwrap()), [(6, 8)]);
+}
+
 #[test]
 fn other_releases_are_refused() {
     assert_eq!(name_for("3.8.13"), Err(UnknownRelease::TooOld(3, 8)));
@@ -227,5 +271,9 @@ fn a_bad_file_is_refused() {
     let rule = |rule: &str| bad(&format!("about = ''\nsince = '6.1'\nparent = 'v6.1'\n[rules]\n{rule}"));
     assert_eq!(rule("nofragment = 'no'"), "rules.nofragment: expected true or false, found \"no\"");
     assert_eq!(rule("pcp_high = 'Tuned'"), "rules.pcp_high: unknown value \"Tuned\"");
+    assert_eq!(
+        rule("pcp_high = 1"),
+        "rules.pcp_high: expected one of \"six-batches\", \"low-mark-per-cpu\", \"tuned\", found 1"
+    );
     assert_eq!(rule("migrate_batch = -1"), "rules.migrate_batch: expected a whole number, found -1");
 }

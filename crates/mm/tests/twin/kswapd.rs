@@ -176,14 +176,18 @@ impl Model {
             self.zones[z].boost = left;
             self.reach(if left > 0 { "a boost outlives a run" } else { "a boost ends" });
         }
-        let rests = self.kswapds[node].asked.unwrap_or(Need { order: 0, ..need });
-        let rests = self.goes_on_with(rests, need.highest);
+        let asked = self.kswapds[node].asked;
+        let rests = if self.rules.kswapd_rests_on_asked {
+            asked.unwrap_or(Need { order: 0, highest: ZoneKind::Dma })
+        } else {
+            self.goes_on_with(asked.unwrap_or(Need { order: 0, ..need }), need.highest)
+        };
         self.settle(node, rests, Some(State::Napping(rests)))
     }
 
     /// Begins again if there is need; else kswapd naps or sleeps.
     fn settle(&mut self, node: usize, need: Need, nap: Option<State>) -> Then {
-        if self.kswapds[node].failures < FAILURES_MAX && !self.is_balanced(node, need) {
+        if self.kswapds[node].failures < FAILURES_MAX && !self.may_sleep(node, need) {
             self.count(Event::KswapdHighWmarkHitQuickly, 1);
             let unasked = if self.rules.kswapd_keeps_highest { ZoneKind::Dma } else { need.highest };
             let need = self.kswapds[node].asked.take().unwrap_or(Need { order: 0, highest: unasked });
@@ -194,16 +198,24 @@ impl Model {
         if nap.is_some() { Then::Nap } else { Then::Sleep }
     }
 
+    /// Up to 4.11 every zone that could serve is to be above its High mark, else any.
+    fn may_sleep(&self, node: usize, need: Need) -> bool {
+        let lacking = self.balanced(node, need).iter().filter(|balanced| !**balanced).count();
+        if self.rules.kswapd_needs_all_zones { lacking == 0 } else { self.is_balanced(node, need) }
+    }
+
     /// Is any zone that could serve above its High mark?
     fn is_balanced(&self, node: usize, need: Need) -> bool {
+        let zones = self.balanced(node, need);
+        zones.is_empty() || zones.contains(&true)
+    }
+
+    /// Of each zone that could serve, whether it is above its High mark.
+    fn balanced(&self, node: usize, need: Need) -> Vec<bool> {
         let wish = Wish { order: need.order, highest: need.highest, ..Wish::kernel(0) };
-        let may = |z: &usize| self.zones[*z].node as usize == node && self.zones[*z].kind <= need.highest;
-        let zones: Vec<usize> = (0..self.zones.len()).filter(may).collect();
-        zones.is_empty()
-            || zones.iter().any(|z| {
-                let mark = self.zones[*z].high + self.zones[*z].boost;
-                self.passes(*z, wish, mark, Urgency::Normal)
-            })
+        let mine = self.zones.iter().enumerate();
+        let mine = mine.filter(|(_, zone)| zone.node as usize == node && zone.kind <= need.highest);
+        mine.map(|(z, zone)| self.passes(z, wish, zone.high + zone.boost, Urgency::Normal)).collect()
     }
 }
 

@@ -207,6 +207,12 @@ impl Bounds {
 }
 
 impl Part {
+    /// All that it selects.
+    pub(super) fn selections(&self) -> impl Iterator<Item = &Selection> {
+        let against = self.against.iter().flat_map(|against| [Some(&against.of), against.by.as_ref()]);
+        [Some(&self.of), self.by.as_ref()].into_iter().chain(against).flatten()
+    }
+
     /// How its figures are shown.
     pub(super) fn unit(&self) -> Unit {
         let of_kind = match self.kind {

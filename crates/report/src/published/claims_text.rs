@@ -84,6 +84,8 @@ fn claim_text(claim: &JudgedClaim, runs: usize) -> String {
             let suspected = claim.suspected.as_deref().unwrap_or("nothing");
             text += &wrapped(&format!("suspected: {suspected}"), INDENT);
         }
+        // Where nothing was run, the head says so once.
+        Verdict::NotYet(why) if runs > 0 => text += &wrapped(why, INDENT),
         Verdict::NotYet(_) | Verdict::Holds => {}
     }
     text

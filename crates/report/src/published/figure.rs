@@ -10,8 +10,11 @@ use crate::stats;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Missing(pub(super) String);
 
+/// Finds the value at a place, or says why it is not there: nothing, or a colon and the reason.
+pub(super) type Find<'a> = dyn Fn(&Place) -> Result<f64, String> + 'a;
+
 /// The figures of a part, but for how far they are from the published ones.
-pub(super) fn figures(part: &Part, value: &dyn Fn(&Place) -> Option<f64>) -> Result<Vec<f64>, Missing> {
+pub(super) fn figures(part: &Part, value: &Find<'_>) -> Result<Vec<f64>, Missing> {
     let of = selected(&part.of, value)?;
     let mut figures = match part.kind {
         Kind::Value => of,
@@ -38,12 +41,7 @@ pub(super) fn figures(part: &Part, value: &dyn Fn(&Place) -> Option<f64>) -> Res
     are_numbers.then_some(figures).ok_or_else(|| Missing(format!("{}: divided by zero", part.what)))
 }
 
-fn pairs(
-    part: &Part,
-    of: &[f64],
-    value: &dyn Fn(&Place) -> Option<f64>,
-    figure: impl Fn(f64, f64) -> f64,
-) -> Result<Vec<f64>, Missing> {
+fn pairs(part: &Part, of: &[f64], value: &Find<'_>, figure: impl Fn(f64, f64) -> f64) -> Result<Vec<f64>, Missing> {
     let by = selected(part.by.as_ref().expect("checked when it was read"), value)?;
     Ok(of.iter().enumerate().map(|(at, &of)| figure(of, at_or_only(&by, at))).collect())
 }
@@ -54,7 +52,7 @@ fn at_or_only(values: &[f64], at: usize) -> f64 {
 }
 
 /// The values of a selection, in its order.
-fn selected(selection: &Selection, value: &dyn Fn(&Place) -> Option<f64>) -> Result<Vec<f64>, Missing> {
+fn selected(selection: &Selection, value: &Find<'_>) -> Result<Vec<f64>, Missing> {
     let mut all = Vec::new();
     for experiment in selection.experiment.names() {
         for kernel in selection.kernel.names() {
@@ -62,7 +60,7 @@ fn selected(selection: &Selection, value: &dyn Fn(&Place) -> Option<f64>) -> Res
                 let mut cases = Vec::new();
                 for case in selection.case.names() {
                     let place = [experiment, metric, case, kernel].map(String::clone);
-                    let value = value(&place).ok_or_else(|| Missing(format!("no {metric} {case} of {kernel}")))?;
+                    let value = value(&place).map_err(|why| Missing(format!("no {metric} {case} of {kernel}{why}")))?;
                     cases.push(if selection.percent_more { 1.0 + value / 100.0 } else { value });
                 }
                 match selection.cases {

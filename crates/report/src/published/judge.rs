@@ -141,7 +141,7 @@ fn judged(claim: &Claim, published: &Published, ours: Result<&Ours, &str>) -> Ju
 
 fn judged_part(part: &Part, published: &Published, ours: Result<&Ours, &str>) -> JudgedPart {
     let printed = |[experiment, metric, case, kernel]: &Place| {
-        published.printed(experiment, metric, case, kernel).map(|printed| printed.number)
+        published.printed(experiment, metric, case, kernel).map(|printed| printed.number).ok_or_else(String::new)
     };
     let printed = figures(part, &printed).ok();
     // A count says how many figures are where they have to be.
@@ -163,8 +163,10 @@ fn judged_part(part: &Part, published: &Published, ours: Result<&Ours, &str>) ->
     };
     let outcome = ours.map_err(str::to_owned).and_then(|ours| {
         let apart = |figures: Vec<f64>| from_published(part, figures, printed.as_deref());
-        let mean = figures(part, &|place| ours.mean(place)).and_then(apart).map_err(|Missing(what)| what)?;
-        let of_run = |run: usize| figures(part, &|place| ours.of_run(run, place)).and_then(apart).ok();
+        let mean = |place: &Place| ours.mean(place).ok_or_else(|| ours.why_not(place));
+        let mean = figures(part, &mean).and_then(apart).map_err(|Missing(what)| what)?;
+        let of_run =
+            |run: usize| figures(part, &|place| ours.of_run(run, place).ok_or_else(String::new)).and_then(apart).ok();
         let runs = (0..ours.seeds().len()).filter_map(of_run).map(counted).collect::<Vec<_>>();
         Ok((mean, runs))
     });

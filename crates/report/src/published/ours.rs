@@ -1,8 +1,8 @@
 //! Our values for a published table: one number for each of its values and each seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Published, PublishedChange};
+use super::{Published, PublishedChange, possible::words};
 use crate::{
     group::{distinct, interval},
     record::{Better, Cell},
@@ -19,6 +19,12 @@ pub struct Ours {
     seeds: Vec<u64>,
     /// By seed, in the order of `seeds`; none where that run had nothing of the kind.
     values: BTreeMap<Place, Vec<Option<f64>>>,
+    /// Metric and case of each row of a set of tables, whether or not a published column has a value there.
+    pub(super) rows: BTreeMap<String, BTreeSet<(String, String)>>,
+    /// Set of tables and published label of each column.
+    columns: BTreeSet<(String, String)>,
+    /// Words in the names of what its cells measured, also of metrics for which there was nothing to measure.
+    pub(super) words: BTreeSet<String>,
 }
 
 impl Ours {
@@ -33,6 +39,9 @@ impl Ours {
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.values.extend(other.values);
+        self.rows.extend(other.rows);
+        self.columns.extend(other.columns);
+        self.words.extend(other.words);
         self
     }
 
@@ -49,6 +58,8 @@ impl Ours {
                 let since = before.replace(step.at_us).map(|before| (step.at_us - before) as f64 / 1e6);
                 let values = [("step_mb", Some(step.mib())), ("step_s", since)];
                 for (metric, value) in values.into_iter().filter_map(|(metric, value)| Some((metric, value?))) {
+                    let rows = self.rows.entry(experiment.clone()).or_default();
+                    rows.insert((metric.to_owned(), format!("{n}")));
                     let place = [experiment.clone(), metric.to_owned(), format!("{n}"), column.kernel.clone()];
                     let of_seeds = self.values.entry(place).or_insert_with(|| vec![None; self.seeds.len()]);
                     of_seeds[at].get_or_insert(value);
@@ -60,16 +71,57 @@ impl Ours {
     fn of_tables(cells: &[Cell], layout: Layout, published: &Published) -> Self {
         let mut seeds = distinct(cells.iter().map(|cell| cell.key.seed));
         seeds.sort_unstable();
-        let mut values: BTreeMap<Place, Vec<Option<f64>>> = BTreeMap::new();
+        let mut ours = Self { seeds: seeds.clone(), words: words_of(cells), ..Self::default() };
         for (at, seed) in seeds.iter().enumerate() {
-            let values_of_seed = of_one_seed(cells, *seed, layout, published);
+            let values_of_seed = ours.of_one_seed(cells, *seed, layout, published);
             let changes = changes(&values_of_seed, published);
             for (place, value) in values_of_seed.into_iter().chain(changes) {
-                let of_seeds = values.entry(place).or_insert_with(|| vec![None; seeds.len()]);
+                let of_seeds = ours.values.entry(place).or_insert_with(|| vec![None; seeds.len()]);
                 of_seeds[at].get_or_insert(value);
             }
         }
-        Self { seeds, values }
+        ours
+    }
+
+    fn of_one_seed(&mut self, cells: &[Cell], seed: u64, layout: Layout, published: &Published) -> Vec<(Place, f64)> {
+        let cells: Vec<Cell> = cells.iter().filter(|cell| cell.key.seed == seed).cloned().collect();
+        let report = Report::of_layout(layout, &cells, 0);
+        let mut values = Vec::new();
+        for table in &report.tables {
+            let rows = self.rows.entry(table.experiment.clone()).or_default();
+            for row in &table.rows {
+                rows.insert((row.metric.clone(), row.case.clone()));
+                for (head, value) in table.columns.iter().zip(&row.cells) {
+                    let Some(column) = published.column(&head.column.kernel) else { continue };
+                    let case = column.case(&row.case);
+                    rows.insert((row.metric.clone(), case.clone()));
+                    self.columns.insert((table.experiment.clone(), column.kernel.clone()));
+                    let Some(value) = value else { continue };
+                    // A table shows a latency of zero where a run had no operation of that kind.
+                    if value.value == 0.0 && table.kind == Kind::Metric && row.better == Better::Lower {
+                        continue;
+                    }
+                    let place = [&table.experiment, &row.metric, &case, &column.kernel].map(String::clone);
+                    values.push((place, value.value));
+                }
+            }
+        }
+        values
+    }
+
+    /// Why a value is not there, where that can be said: behind a colon.
+    pub(super) fn why_not(&self, [set, metric, case, label]: &Place) -> String {
+        let Some(rows) = self.rows.get(set) else {
+            let why = format!(": {set} was not run");
+            return if self.rows.is_empty() { String::new() } else { why };
+        };
+        if !self.columns.contains(&(set.clone(), label.clone())) {
+            return ": this column was not run".to_owned();
+        }
+        if rows.contains(&(metric.clone(), case.clone())) {
+            return ": it had nothing of the kind".to_owned();
+        }
+        ": this case was not run".to_owned()
     }
 
     /// The seeds, in order.
@@ -106,36 +158,21 @@ impl Ours {
     /// The published table in the place of a run.
     pub(super) fn of_table(published: &Published) -> Self {
         let value = |printed: &super::Printed| (printed.place().map(str::to_owned), vec![Some(printed.number)]);
-        Self { seeds: vec![0], values: published.all().iter().map(value).collect() }
+        Self { seeds: vec![0], values: published.all().iter().map(value).collect(), ..Self::default() }
     }
 
     /// Made by hand, for tests: for each place its values by seed.
     #[cfg(test)]
     pub(super) fn of_values(seeds: &[u64], values: &[(Place, Vec<f64>)]) -> Self {
         let some = |(place, values): &(Place, Vec<f64>)| (place.clone(), values.iter().copied().map(Some).collect());
-        Self { seeds: seeds.to_vec(), values: values.iter().map(some).collect() }
+        Self { seeds: seeds.to_vec(), values: values.iter().map(some).collect(), ..Self::default() }
     }
 }
 
-fn of_one_seed(cells: &[Cell], seed: u64, layout: Layout, published: &Published) -> Vec<(Place, f64)> {
-    let cells: Vec<Cell> = cells.iter().filter(|cell| cell.key.seed == seed).cloned().collect();
-    let report = Report::of_layout(layout, &cells, 0);
-    let mut values = Vec::new();
-    for table in &report.tables {
-        for row in &table.rows {
-            for (head, value) in table.columns.iter().zip(&row.cells) {
-                let (Some(value), Some(column)) = (value, published.column(&head.column.kernel)) else { continue };
-                // A table shows a latency of zero where a run had no operation of that kind.
-                if value.value == 0.0 && table.kind == Kind::Metric && row.better == Better::Lower {
-                    continue;
-                }
-                let case = column.case(&row.case);
-                let place = [&table.experiment, &row.metric, &case, &column.kernel].map(String::clone);
-                values.push((place, value.value));
-            }
-        }
-    }
-    values
+fn words_of(cells: &[Cell]) -> BTreeSet<String> {
+    let metrics = cells.iter().flat_map(|cell| &cell.measured.metrics);
+    let names = metrics.flat_map(|metric| [Some(&metric.name), metric.class.as_ref(), metric.part.as_ref()]);
+    names.flatten().flat_map(|name| words(name)).collect()
 }
 
 /// Values that were published as changes from one column to another, by our values of both.

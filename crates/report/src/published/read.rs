@@ -60,8 +60,10 @@ impl Published {
         if let Some(message) = claims.problem() {
             return Err(PublishedError { file: file.to_owned(), line: None, message });
         }
-        let name = name.to_owned();
-        Ok(Self { name, source, reasons, printed, places, rows, claims: claims.claims })
+        let (name, claims_file, claims) = (name.to_owned(), file.to_owned(), claims.claims);
+        let published = Self { name, source, reasons, printed, places, rows, claims, claims_file };
+        published.check_columns()?;
+        Ok(published)
     }
 }
 

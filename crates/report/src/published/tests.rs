@@ -136,6 +136,10 @@ fn a_mistake_in_a_claim_names_it() {
         (claim("t-1", "", "'a'", "").repeat(2), ": missing field `holds`"),
         (claim("t-1", "", "'a'", "holds = { below = 1 }").repeat(2), "claims.toml: t-1: there are two of it"),
         (
+            claim("t-1", "", "'a'", "holds = { below = 1 }").replace("'new'", "'nwe'"),
+            "claims.toml: t-1: a part: no result can have column \"nwe\"; did you mean \"new\"?",
+        ),
+        (
             claim("t-1", "", "'a'", "holds = { below = 1 }").replace("'ratio'", "'value'"),
             "claims.toml: t-1: kind Value takes no `by`",
         ),

@@ -108,3 +108,17 @@ fn where_there_is_no_memory_for_a_process_it_is_dead_and_nobody_waits_for_it() {
     assert!(ends[alive..].iter().all(|end| *end == Err("no memory for a new process".to_owned())));
     assert_eq!(met, Err(units::Errno::CANCELED));
 }
+
+/// Before the first process nothing can be reclaimed, and nobody killed.
+#[test]
+fn a_kernel_without_memory_above_its_marks_does_not_start() {
+    let run = |min_free_kbytes: u64, held: u64| {
+        let settings = mm::Settings { min_free_kbytes, ..mm::Settings::default() };
+        let config = Config { settings, held: Frames(held), ..config(ThpEnabled::Never) };
+        let run = crate::try_simulate_from(&config, Options::default(), None, no_entries, async |_: Sim| ());
+        run.map(|((), ..)| ())
+    };
+    assert_eq!(run(64, 0), Ok(()));
+    assert_eq!(run(16 << 10, 0), Err(CannotStart), "marks are larger than memory");
+    assert_eq!(run(64, 4096), Err(CannotStart), "init holds more than there is");
+}

@@ -55,7 +55,7 @@ fn it_makes_a_block_of_the_order_that_it_was_woken_for() {
 
 #[test]
 fn it_is_woken_by_who_may_not_compact_himself_and_where_there_is_one() {
-    for (version, wakes) in [("v6.1", true), ("v4.4", false)] {
+    for (version, wakes) in [("v6.1", true), ("v4.8", false), ("v4.4", false)] {
         let (mut lab, _) = Lab::fragmented(16, rules(version));
         let request = AllocRequest { wakes_kswapd: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
         // Balanced for base pages is not for huge ones: kswapd, after 16 vain runs, leaves it to kcompactd.

@@ -339,8 +339,8 @@ fn foot(sweep: &Sweep) -> Vec<String> {
     runs.sort();
     runs.dedup();
     let rule = format!(
-        "change: between the two values of a setting whose means over all others are furthest apart, in % of the first (new: it is \
-         0); * separated from none (Holm over {} pairs of values, 5 %) and material ({} % and more); interval: of that pair \
+        "change: between the two values of a setting whose means over all others are furthest apart, in % of the first (new: it \
+         is 0); * separated from none (Holm over {} pairs of values, 5 %) and material ({} % and more); interval: of that pair \
          alone, 95 %, of the change of geometric means in %, and (a..b) of the difference where a number is 0 or negative. Flat \
          regions: no pair of neighbours (Holm over {}) and not the ends of the region are separated by so much; \"no difference \
          found\": runs spread too much to call it flat. Runs of each cell: {}",
