@@ -40,7 +40,8 @@ def run(
             values in a list each is a column (settings) or a row (parameters). Sizes are words such as ``"2MiB"``.
         variant: kernels as the simulator knows them (``pagelab list variants``), names or paths; for target ``sim`` alone.
         machine: name or path, for targets ``vm`` and ``sim``.
-        target: ``sim``, ``vm``, ``host``; without it those of the experiment that can be had.
+        target: ``sim``, ``vm``, ``host``; without it ``sim`` where ``machine``, ``variant`` or ``state`` is given, ``vm`` where
+            ``kernel`` is, and else those of the experiment that can be had.
         out: the result directory; ``results/EXPERIMENT-DATE-TIME`` if it is not named. An unfinished one of the same run goes on.
         kernel: kernels for target ``vm``: versions in the cache, or paths of a bzImage.
         state: where memory stands at the start: ``fresh``, ``kernel``, a file or a recipe.

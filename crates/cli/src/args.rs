@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use lab::{
     calibrate::{DEFAULT_SECONDS, Wanted},
-    plan::{AcceleratorChoice, Every, Request, Seeds, UsageError},
+    plan::{AcceleratorChoice, Every, Request, Seeds, TIMEOUT_S},
     show::{Causes, Format, Print},
 };
 use linux::qemu::Accelerator;
@@ -163,8 +163,13 @@ Exit status: 0 all lines are done, 1 a cell failed, 2 a line that is none or of 
 
 /// Run an experiment and print its tables.
 ///
-/// Without --target, it runs on this machine's kernel (host) and, where QEMU and a kernel image are there, in a guest
-/// (vm); a target that cannot be had is reported as skipped. A target asked for by name must be there.
+/// Without --target, it runs where its experiment says: in the simulator (sim); of many also in a guest (vm), where QEMU and a
+/// kernel image are there; and of a few, such as fault-storm, on this machine's own kernel (host) too, which the first line says
+/// then. A target that cannot be had is reported as skipped. One that is asked for by name must be there.
+///
+/// Options of the simulator mean --target sim: --machine, --variant, --column, --state, and a setting that this machine's kernel
+/// cannot have. Options of guests mean --target vm: --kernel, --accel, --replayable. With any of them, this machine's own
+/// kernel is left alone unless --target host is said.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -183,20 +188,23 @@ Exit status: 0 done, 1 a cell failed, 2 wrong input or a target that cannot be h
 pub(crate) struct Run {
     #[arg(help = "Name or path of an experiment (`pagelab list experiments`)", long_help = experiments())]
     pub(crate) experiment: String,
-    /// Where to run; may be given several times [default: those of the experiment that can be had]
+    /// Where to run; may be given several times [default: as other options mean, else those of the experiment that can be had]
     #[arg(long, value_enum)]
     target: Vec<TargetArg>,
     /// Kernel for target vm: a version in the cache (`cargo xtask kernel 6.1` puts one there) or the path of a bzImage;
     /// may be given several times, the first is the baseline
     #[arg(long)]
     kernel: Vec<String>,
-    /// Machine for target vm: a name or path (`pagelab list machines`)
+    /// Machine for targets sim and vm: a name or path (`pagelab list machines`) [default: the experiment's]
     #[arg(long)]
     machine: Option<String>,
     /// Variant for target sim alone: a name or path (`pagelab list variants`), with `+1,3` behind it for patches of its file; any
     /// release from v3.9 on, which has the newest rules not newer; or `host`, those of this kernel; may be given several times
     #[arg(long)]
     variant: Vec<String>,
+    /// Of an experiment that names its own columns for target sim, only this one; may be given several times
+    #[arg(long, value_name = "KERNEL", conflicts_with = "variant")]
+    column: Vec<String>,
     /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`); several values go
     /// with commas: each value of a setting is a column of its own, each of a parameter a row. On the host a setting is put
     /// back at the end, whatever the end is
@@ -226,7 +234,8 @@ pub(crate) struct Run {
           value_parser = clap::value_parser!(u8).range(0..=10))]
     replayable: Option<Vec<u8>>,
     /// Seconds that a guest's boot or one cell may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_S,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     timeout: u64,
     /// Simulated cells at a time [default: one per CPU]. Results and their order do not depend on it; cells on real
     /// kernels run one at a time
@@ -290,7 +299,7 @@ pub(crate) struct Look {
     /// means with the range of runs, changes, and published values beside ours
     #[arg(long)]
     full: bool,
-    /// Nothing but the tables: no header, no progress, no notes
+    /// Nothing but the tables: no header, no progress, no notes; but a line where this machine's own kernel is used unnamed
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -461,7 +470,7 @@ impl From<FormatArg> for Format {
 
 impl Run {
     /// What the user asks for, in the laboratory's words.
-    pub(crate) fn request(&self) -> Result<Request, UsageError> {
+    pub(crate) fn request(&self) -> Request {
         let target = |target: &TargetArg| match target {
             TargetArg::Host => Target::Host,
             TargetArg::Vm => Target::Vm,
@@ -475,39 +484,13 @@ impl Run {
             (None, AccelArg::Kvm) => AcceleratorChoice::InTurn(vec![Accelerator::Kvm]),
             (None, AccelArg::Tcg) => AcceleratorChoice::InTurn(vec![Accelerator::Tcg]),
         };
-        let mut targets: Vec<_> = self.target.iter().map(target).collect();
-        if targets.is_empty() && !self.variant.is_empty() {
-            // Variants are for the simulator: who names one means it.
-            targets.push(Target::Sim);
-        }
-        let leaves_out = |target| !targets.is_empty() && !targets.contains(&target);
-        if leaves_out(Target::Vm) && !self.kernel.is_empty() {
-            return Err(UsageError("--kernel is for target vm, which --target leaves out".to_owned()));
-        }
-        if leaves_out(Target::Vm) && leaves_out(Target::Sim) && self.machine.is_some() {
-            return Err(UsageError("--machine is for targets vm and sim, which --target leaves out".to_owned()));
-        }
-        if leaves_out(Target::Sim) && self.watch.trace {
-            return Err(UsageError("--trace is for target sim, which --target leaves out".to_owned()));
-        }
-        if leaves_out(Target::Sim) && self.causes {
-            return Err(UsageError("--causes is for target sim, which --target leaves out".to_owned()));
-        }
-        if leaves_out(Target::Sim) && self.watch.map {
-            return Err(UsageError("--map is for target sim, which --target leaves out".to_owned()));
-        }
-        if !self.variant.is_empty() && targets != [Target::Sim] {
-            return Err(UsageError(
-                "--variant is for --target sim alone; a twin has the rules of its kernel".to_owned(),
-            ));
-        }
-        Ok(Request {
+        Request {
             experiment: self.experiment.clone(),
-            targets,
+            targets: self.target.iter().map(target).collect(),
             kernels: self.kernel.clone(),
             machine: self.machine.clone(),
             variants: self.variant.clone(),
-            columns: Vec::new(),
+            columns: self.column.clone(),
             sets: self.set.clone(),
             seeds: self.seeds,
             state: self.state.clone(),
@@ -520,7 +503,11 @@ impl Run {
             sample: self.watch.sample,
             axes: Vec::new(),
             map: self.watch.map,
+            causes: self.causes,
             out: self.output.clone(),
-        })
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

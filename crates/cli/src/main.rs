@@ -22,6 +22,7 @@ use lab::{
     run::{self, Progress, RunError},
     show::{self, Causes, PageWanted, Which},
     state::RecipeStart,
+    suggest::{self, StateMake},
 };
 
 use crate::{
@@ -61,7 +62,7 @@ fn status(error: &anyhow::Error) -> u8 {
     }
     match error.downcast_ref::<RunError>() {
         Some(RunError::Usage(_)) => USAGE,
-        Some(RunError::Interrupted(_) | RunError::InterruptedEarly) => INTERRUPTED,
+        Some(RunError::Interrupted { .. } | RunError::InterruptedEarly) => INTERRUPTED,
         Some(RunError::Failed(_)) | None => 1,
     }
 }
@@ -117,7 +118,7 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
     let mut progress = progress::Reporter::new(args.progress, args.look.quiet);
-    let request = args.request()?;
+    let request = args.request();
     args.report.as_deref().map_or(Ok(()), check_page)?;
     let finished = run::run(&request, &stop, &mut progress);
     progress.clear();
@@ -323,7 +324,16 @@ fn make_by_recipe(name: &str, args: &args::Make, output: Option<&Path>) -> anyho
         start.made.push(found.made);
     }
     if let Some(output) = output {
-        report::write_whole(output, start.to_toml().as_bytes()).map_err(UsageError::from)?;
+        let mut seeds = args.seeds.all();
+        let first = seeds.next().unwrap_or(1);
+        let command = suggest::state_make(StateMake {
+            recipe: &start.recipe,
+            machine: &args.machine,
+            variants: &args.variant,
+            seeds: (first, seeds.last().unwrap_or(first)),
+            output,
+        });
+        report::write_whole(output, start.to_toml(&command).as_bytes()).map_err(UsageError::from)?;
         writeln!(io::stderr(), "pagelab: the recipe is in {}", output.display())?;
     }
     Ok(ExitCode::SUCCESS)

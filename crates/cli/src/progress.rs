@@ -105,6 +105,13 @@ impl Progress for Reporter {
             Self::Lines => self.line("", &Event::Note { text }),
         }
     }
+
+    fn warning(&mut self, text: &str) {
+        match self {
+            Self::Terminal(terminal) => terminal.warning(text),
+            Self::Lines => self.note(text),
+        }
+    }
 }
 
 /// The first thing that was told.
@@ -173,9 +180,12 @@ impl Progress for Terminal {
     }
 
     fn note(&mut self, text: &str) {
-        if self.quiet {
-            return;
+        if !self.quiet {
+            self.warning(text);
         }
+    }
+
+    fn warning(&mut self, text: &str) {
         // `ProgressBar::println` is silent where there is no bar.
         self.bar.suspend(|| {
             let _ = writeln!(std::io::stderr(), "pagelab: {text}");

@@ -89,12 +89,15 @@ pub struct Prefix {
     pub recipe: Recipe,
     /// The checksum that the recipe's file says for this machine, variant and seed.
     pub expected: Option<String>,
+    /// The command that makes that file again.
+    #[serde(default)]
+    pub again: String,
 }
 
 impl Prefix {
     /// Follows the recipe; what memory is like then, and the fallbacks until then.
     async fn follow(&self, os: &sim::Sim, machine: &Machine, seed: u64) -> Result<(Picture, ExtfragCounts), Failure> {
-        let Self { recipe, expected } = self;
+        let Self { recipe, expected, again } = self;
         // Of several cells some may reach it.
         let lacking = |error| Failure::Lacking(format!("recipe not reached: {}", state::in_cell(&error, machine)));
         recipe.run(os, seed).await.map_err(lacking)?;
@@ -102,9 +105,8 @@ impl Prefix {
         match expected {
             Some(expected) if *expected != picture.checksum => Err(Failure::Failed(format!(
                 "state {recipe}: its file says checksum {expected}, and it came to {}: another version of this program made it \
-                 (make it again with pagelab state make --recipe {})",
-                picture.checksum,
-                recipe.name()
+                 (this makes it again: {again})",
+                picture.checksum
             ))),
             _ => Ok((picture, os.extfrag())),
         }

@@ -2,23 +2,26 @@
 
 mod possible;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use report::{
-    Cell, Layout, Ours, Page, Part, Published,
+    Cell, Layout, Ours, Page, Part, Published, Target,
     published::{Judgement, Scores, judge, scores},
 };
 
 use crate::{
+    experiment::Experiment,
     mmtests::{self, Like},
-    plan::{AcceleratorChoice, Request, Seeds, UsageError},
+    plan::{AcceleratorChoice, Request, Seeds, TIMEOUT_S, UsageError},
     provenance, published,
     show::{self, Format},
     source::SourceError,
+    suggest::{self, Again},
 };
 
-/// Seconds that one cell may take.
-const TIMEOUT_S: u64 = 900;
 /// Digits of the program's hash in the name of a result directory.
 pub(crate) const HASH_DIGITS: usize = 8;
 
@@ -50,7 +53,8 @@ pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out
     let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
     let directory = Path::new("results").join(format!("claims-{}-{seeds}-{program}", published.name));
     let directory = out.map_or(directory, Path::to_owned);
-    let columns = published.source.columns.iter().map(|column| column.ours().to_owned()).collect();
+    let columns =
+        published.source.experiment.iter().flat_map(|experiment| published_columns(published, experiment)).collect();
     let also = published.source.also.iter().map(|experiment| {
         let mut beside = directory.clone().into_os_string();
         beside.push(format!("-{experiment}"));
@@ -61,7 +65,18 @@ pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out
     main.map(|main| request(main, columns, seeds, workers, directory.clone())).into_iter().chain(also).collect()
 }
 
-/// A run of an experiment into a directory, all else as it is without options.
+/// Kernels of those columns of an experiment that are published; none where all are, or where the experiment cannot be read, of
+/// which the run says why.
+fn published_columns(published: &Published, experiment: &str) -> Vec<String> {
+    let Ok(Experiment { columns, .. }) = Experiment::load(experiment) else { return Vec::new() };
+    let all: BTreeSet<String> = columns.into_iter().map(|column| column.kernel).collect();
+    let is_published =
+        |kernel: &&String| published.source.columns.iter().any(|column| column.ours() == kernel.as_str());
+    let some: Vec<String> = all.iter().filter(is_published).cloned().collect();
+    if some.len() == all.len() { Vec::new() } else { some }
+}
+
+/// A run of an experiment in the simulator into a directory, all else as it is without options.
 pub(crate) fn request(
     experiment: String,
     columns: Vec<String>,
@@ -71,7 +86,7 @@ pub(crate) fn request(
 ) -> Request {
     Request {
         experiment,
-        targets: Vec::new(),
+        targets: vec![Target::Sim],
         kernels: Vec::new(),
         machine: None,
         variants: Vec::new(),
@@ -88,6 +103,7 @@ pub(crate) fn request(
         sample: None,
         axes: Vec::new(),
         map: false,
+        causes: false,
         out: Some(out),
     }
 }
@@ -171,7 +187,15 @@ pub fn score(
 ) -> Result<String, UsageError> {
     let published = series_of(directory, published)?;
     let scores: Scores = scores(&published, &ours(directory, seeds, &published)?);
-    Ok(format.of(&Page::of(vec![Part::Score(&published, &scores)])))
+    let foot = judged_by(directory, &published, seeds);
+    Ok(format.of(&Page { foot, ..Page::of(vec![Part::Score(&published, &scores)]) }))
+}
+
+/// The command that judges the same runs.
+fn judged_by(directory: &Path, published: &Published, seeds: Option<Seeds>) -> String {
+    let mut words = vec!["claims".to_owned(), published.name.clone(), "--result".to_owned(), suggest::path(directory)];
+    words.extend(seeds.iter().flat_map(|seeds| ["--seeds".to_owned(), seeds.to_string()]));
+    format!("A score is for information. What is judged is claims:\n  {}\n", suggest::command(words))
 }
 
 /// Results of experiments beside the main one, where they lie beside its result: of `DIR`, `DIR-NAME`.
@@ -195,8 +219,9 @@ fn ours(directory: &Path, seeds: Option<Seeds>, published: &Published) -> Result
     if cells.len() < identity.keys.len() {
         let missing = identity.keys.len() - cells.len();
         let place = directory.display();
+        let how = Again::of(&identity).map(|again| format!(" ({})", again.into(directory))).unwrap_or_default();
         return Err(UsageError(format!(
-            "{place}: {missing} of {} cells have no result; run it to its end, or choose seeds that it has",
+            "{place}: {missing} of {} cells have no result; run it to its end{how}, or choose seeds that it has",
             identity.keys.len()
         )));
     }

@@ -71,7 +71,7 @@ impl Wanted {
         let variants = variants.collect::<Result<_, _>>()?;
         let request = evidence::request(self.workload.clone(), Vec::new(), self.seeds, self.workers, out);
         let (machine, sets) = (self.machine.clone(), self.sets.clone());
-        Ok(Request { targets: vec![report::Target::Sim], machine, variants, sets, ..request })
+        Ok(Request { machine, variants, sets, ..request })
     }
 
     /// The run, after a look at the names of its rows: where one of them is wrong, nothing is left behind.

@@ -30,6 +30,7 @@ pub mod show;
 pub mod simulated;
 pub mod source;
 pub mod state;
+pub mod suggest;
 pub mod sweep;
 pub mod trust;
 pub mod variant;

@@ -31,9 +31,9 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Traced, 
         report::perfetto::trace(&shown.cells).map_err(|error| UsageError(format!("{}: {error}", result.display())))?;
     if traced.runs.is_empty() {
         return Err(UsageError(format!(
-            "{}: nothing in it is known over time; `pagelab run EXPERIMENT --sample 100ms` takes samples, and simulated runs \
-             have the operations off the allocator's fast path in any case",
-            result.display()
+            "{}: nothing in it is known over time (simulated runs have operations off the allocator's fast path); {}",
+            result.display(),
+            shown.sampling(result)
         )));
     }
     report::write_whole(to, &traced.trace.to_bytes())?;

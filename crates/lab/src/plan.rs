@@ -1,5 +1,6 @@
 //! From what a user asks to the cells that will run: everything that can be wrong is found here, before anything runs.
 
+mod asked;
 mod every;
 mod fits;
 mod grid;
@@ -7,9 +8,10 @@ mod identity;
 mod seeds;
 mod session;
 mod sets;
+mod targets;
 mod traces;
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
 use mm::{state::System, variant::Named};
@@ -18,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond, Picos};
 use workloads::Workload;
 
-pub use self::{every::Every, grid::task_counts, seeds::Seeds, sets::is_setting};
+pub use self::{asked::Asked, every::Every, grid::task_counts, seeds::Seeds, sets::is_setting};
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     footprint,
@@ -30,12 +32,17 @@ use crate::{
     variant::Recorded,
 };
 
+/// Seconds that one cell may take where nobody says.
+pub const TIMEOUT_S: u64 = 900;
+
 /// What a user asks for.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Request {
     /// Name or path of an experiment.
     pub experiment: String,
-    /// Targets asked for by name; empty means those of the experiment, each only if it can be had.
+    /// Targets asked for by name; empty means those that other options are for, or else those of the experiment, each only if it
+    /// can be had.
     pub targets: Vec<Target>,
     /// Kernels for target vm: versions in the cache or paths of images; empty means that of the experiment.
     pub kernels: Vec<String>,
@@ -43,7 +50,7 @@ pub struct Request {
     pub machine: Option<String>,
     /// Names or paths of variants for target sim alone; empty means the newest rules not newer than the experiment's kernel.
     pub variants: Vec<String>,
-    /// Kernels of the experiment's own columns that are wanted; empty means all.
+    /// Kernels of the experiment's own columns that are wanted, for target sim alone; empty means all.
     pub columns: Vec<String>,
     /// `NAME=VALUE`: a kernel setting, or a parameter of the workload.
     pub sets: Vec<String>,
@@ -69,6 +76,8 @@ pub struct Request {
     pub axes: Vec<Axis>,
     /// With each sample of a simulated cell the map of its memory too.
     pub map: bool,
+    /// Whether times by cause are printed, which simulated cells alone have.
+    pub causes: bool,
     /// Where results go; a run that stopped there is resumed.
     pub out: Option<PathBuf>,
 }
@@ -127,6 +136,8 @@ pub struct Plan {
     pub experiment: Experiment,
     /// One per kernel and machine.
     pub sessions: Vec<Session>,
+    /// The run as its user asked for it.
+    pub asked: Asked,
     /// How its result is printed.
     pub presentation: Presentation,
     /// What the default run would have done but cannot.
@@ -343,6 +354,12 @@ pub fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
     all[usize::try_from(turn).expect("fewer than there are")]
 }
 
+/// The targets of sessions with cells, each once.
+fn targets_of(sessions: &[Session]) -> Vec<Target> {
+    let with_cells = sessions.iter().filter(|session| !session.keys.is_empty());
+    with_cells.map(Session::target).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// The workload of a planned cell.
 pub(crate) fn workload(key: &Key) -> Workload {
     crate::cell::parse(key).expect("it was parsed when the grid was laid")
@@ -371,6 +388,9 @@ pub struct Identity {
     /// How it is printed; none in results of earlier programs. Another one does not make another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presentation: Option<Presentation>,
+    /// The run as its user asked for it; none in results of earlier programs. Other words for it do not make another run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
 }
 
 /// A simulated column: what it needs for explaining itself.
@@ -424,14 +444,48 @@ impl Plan {
         let Request { timeout_s, trace, sample, map, .. } = *request;
         check_map(request, &sessions)?;
         let drop_caches = request.drop_caches;
+        let asked = Asked::of(request, targets_of(&sessions));
         let presentation = Presentation::of(&experiment, sessions.iter().flat_map(|session| &session.keys))?;
         let presentation = Presentation { axes: request.axes.clone(), ..presentation };
-        Ok(Self { experiment, sessions, presentation, skipped, timeout_s, workers, trace, sample, map, drop_caches })
+        Ok(Self {
+            experiment,
+            sessions,
+            asked,
+            presentation,
+            skipped,
+            timeout_s,
+            workers,
+            trace,
+            sample,
+            map,
+            drop_caches,
+        })
     }
 
     /// The number of cells.
     pub fn cells(&self) -> usize {
         self.sessions.iter().map(|session| session.keys.len()).sum()
+    }
+
+    /// A line that says that this machine's own kernel is used, and for what; none where no cell but those that are done is
+    /// on it.
+    pub fn on_host(&self, done: &BTreeSet<Key>) -> Option<String> {
+        let hosts = || self.sessions.iter().filter(|session| session.place.is_host());
+        let kernel = hosts().map(|session| session.kernel.split(' ').next().unwrap_or_default()).next()?;
+        let keys = hosts().flat_map(|session| session.keys.iter().map(move |key| (key, session.memory())));
+        let needs: Vec<Bytes> =
+            keys.filter(|(key, _)| !done.contains(*key)).map(|(key, memory)| workload(key).memory(memory)).collect();
+        let most = needs.iter().max()?.as_mib();
+        let cells = if needs.len() == 1 { "1 cell".to_owned() } else { format!("{} cells, each", needs.len()) };
+        let set: BTreeSet<&str> =
+            hosts().flat_map(|session| session.settings.iter().map(|(name, _)| name.as_str())).collect();
+        let set = set.into_iter().collect::<Vec<_>>().join(", ");
+        let set = if set.is_empty() { set } else { format!("; {set} is set, and put back at the end") };
+        let drops = if self.drop_caches { "; its caches may be dropped" } else { "" };
+        Some(format!(
+            "this machine's own kernel is used (host, {kernel}): {cells} of up to {most} MiB{set}{drops} \
+             (--target sim leaves it alone)"
+        ))
     }
 
     /// What makes two runs the same run. The machine imported from this host is left out: its free memory and its
@@ -455,6 +509,7 @@ impl Plan {
             sample: self.sample,
             map: self.map,
             presentation: Some(self.presentation.clone()),
+            asked: Some(self.asked.clone()),
         }
     }
 }

@@ -5,6 +5,7 @@ mod boot;
 mod by_hand;
 mod directory;
 mod outside;
+mod planned;
 mod states;
 mod system;
 pub mod travel;
@@ -39,6 +40,7 @@ use self::{
     boot::{boots, guest_plan, modules},
     directory::{Opened, column_of_system, discard, fresh_directory, open, with_seeds_that_are_there},
     outside::Outside,
+    planned::planned,
     system::{capture_json, system},
 };
 pub(crate) use self::{boot::planned_nodes, states::path as state_path};
@@ -48,6 +50,7 @@ use crate::{
     machine::Machine,
     plan::{Identity, Place, Plan, Request, Session, Start, UsageError},
     simulated::with_settings,
+    suggest,
     variant::Recorded,
 };
 
@@ -69,8 +72,13 @@ pub enum RunError {
     #[error(transparent)]
     Usage(#[from] UsageError),
     /// The user interrupted; exit status 130.
-    #[error("interrupted; the finished cells are in {dir}, and `-o {dir}` goes on from there", dir = .0.display())]
-    Interrupted(PathBuf),
+    #[error("interrupted; the finished cells are in {dir}; this goes on from there: {command}", dir = .directory.display())]
+    Interrupted {
+        /// The result directory.
+        directory: PathBuf,
+        /// The command that goes on.
+        command: String,
+    },
     /// The same, before the first cell was done.
     #[error("interrupted before the first cell was done; nothing is left behind")]
     InterruptedEarly,
@@ -85,6 +93,10 @@ pub trait Progress {
     fn step(&mut self, done: usize, total: usize, doing: &str);
     /// Something worth a line of its own.
     fn note(&mut self, text: &str);
+    /// A note that a user must see who wants none.
+    fn warning(&mut self, text: &str) {
+        self.note(text);
+    }
 }
 
 /// A finished run.
@@ -101,9 +113,10 @@ pub struct Finished {
 /// Runs what the user asked for.
 pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Finished, RunError> {
     let request = &with_seeds_that_are_there(request)?;
-    let plan = Plan::new(request, |image| choose_accelerator(image, stop, progress))?;
+    let (plan, notes) = planned(request, stop, progress)?;
     let directory = request.out.clone().map_or_else(|| fresh_directory(&plan), Ok)?;
     let Opened { store, done, systems } = open(&directory, &plan)?;
+    planned::tell(&plan, &notes, (!request.targets.is_empty(), &done), progress);
     if !done.is_empty() {
         progress.note(&format!("resuming {}: {} of {} cells are there", directory.display(), done.len(), plan.cells()));
     }
@@ -128,7 +141,10 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
     match outcome {
         Ok(()) => Ok(Finished { directory, cells: measured, failures }),
         Err(Stopped::Interrupted) if done.is_empty() => Err(RunError::InterruptedEarly),
-        Err(Stopped::Interrupted) => Err(RunError::Interrupted(directory)),
+        Err(Stopped::Interrupted) => {
+            let command = suggest::Again::of(&plan.identity()).map(|again| again.into(&directory)).unwrap_or_default();
+            Err(RunError::Interrupted { directory, command })
+        }
         Err(Stopped::Mistake(error) | Stopped::Refused(error)) => Err(RunError::Usage(error)),
         Err(Stopped::Failed(message)) => Err(RunError::Failed(message)),
     }
@@ -553,7 +569,7 @@ fn sim_order(
         machine: session.place.as_fast_as_its_guest(machine.clone(), key.seed).to_toml(),
         variant: Recorded::of(variant),
         state: states::file(directory, start, twin_of, key),
-        prefix: states::prefix(start, !session.settings.is_empty(), key),
+        prefix: states::prefix(start, !session.settings.is_empty(), key, &plan.asked),
     };
     Order {
         key: key.clone(),

@@ -1,7 +1,9 @@
 //! From a result directory to what is printed: a pure function of the files, so that tables are redrawn without rerunning.
 
+mod again;
 mod brief;
 mod columns;
+mod commands;
 pub mod compare;
 mod head;
 mod html;
@@ -42,6 +44,7 @@ use crate::{
     presentation::Presentation,
     provenance,
     run::{self, IDENTITY_FILE, read_identity},
+    suggest::Again,
 };
 
 /// Why there is no time by cause.
@@ -110,6 +113,8 @@ pub(crate) struct Shown {
     published: Option<Published>,
     zones: Vec<ZoneTables>,
     simulated: Vec<Simulated>,
+    /// The run of this result once more, where it is known what was asked for.
+    again: Option<Again>,
     /// Where time by cause was asked for and is not known.
     without_causes: Vec<Target>,
 }
@@ -231,6 +236,7 @@ fn read_like(directory: &Path, seeds: Option<Seeds>, like: Option<&Like>) -> Res
         cell.measured.metrics.extend(of_host.into_iter().flatten());
     }
     let experiment = identity.keys.first().map_or_else(String::new, |key| key.experiment.clone());
+    let again = Again::of(&identity);
     let presentation = match identity.presentation {
         Some(kept) => kept,
         None => Presentation::of_older(&experiment, cells.iter().map(|cell| &cell.key))?,
@@ -245,6 +251,7 @@ fn read_like(directory: &Path, seeds: Option<Seeds>, like: Option<&Like>) -> Res
         program,
         presentation,
         published,
+        again,
         missing: identity.keys.len().saturating_sub(cells.len() + unable),
         cells,
         systems,

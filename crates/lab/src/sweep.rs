@@ -119,7 +119,6 @@ impl Wanted {
         let request =
             evidence::request(self.experiment.clone(), Vec::new(), self.seeds, self.workers, self.directory());
         let request = Request {
-            targets: vec![report::Target::Sim],
             machine: self.machine.clone(),
             variants: self.variants.clone(),
             state: self.state.clone(),

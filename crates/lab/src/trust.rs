@@ -21,7 +21,7 @@ use crate::{
     prices::{self, Origin, Used},
     published,
     source::SourceError,
-    variant,
+    suggest, variant,
 };
 
 /// The grounds of an experiment's simulated numbers.
@@ -132,7 +132,8 @@ impl Trust {
         let published = match &self.published {
             Some(published) => {
                 let Published { name, source, .. } = published;
-                format!("Published as {name} ({}, {}): pagelab claims {name}. ", source.author, source.date)
+                let claims = suggest::command(["claims", name]);
+                format!("Published as {name} ({}, {}): {claims}. ", source.author, source.date)
             }
             None => "No published table is held against it. ".to_owned(),
         };

@@ -415,7 +415,7 @@ function build() {
   if (DATA.ecdf.length) page.append(latencies());
   if (DATA.kernels.some((kernel) => kernel.series)) page.append(counters(maps && ((us) => maps.seek(us))));
   if (DATA.causes.length) page.append(causes());
-  const missing = DATA.missing.map(([what, command]) => el("p", {}, `${what} `, el("code", {}, command)));
+  const missing = DATA.missing.map(([what, command]) => el("p", {}, `${what} `, command ? el("code", {}, command) : ""));
   const made = el(
     "p",
     { class: "quiet" },

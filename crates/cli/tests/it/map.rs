@@ -124,7 +124,8 @@ fn a_run_writes_its_page_when_it_is_over() {
     room.assert_untouched("refused pages");
     let told = run(&["--report", "page.html", "-o", "plain"]).expect(0);
     let told = told.says(&[
-        "No map of memory is here; this records one: pagelab run fault-storm --sample 100ms --map",
+        "No map of memory is here; this records one: pagelab run fault-storm --target sim --variant v6.1 --set tasks=1 ",
+        "--set size=2MiB --sample 100ms --map -o plain-mapped",
         "the page is in page.html",
     ]);
     assert!(told.stdout.contains("base-threads-1"), "the tables are there too: {}", told.stdout);

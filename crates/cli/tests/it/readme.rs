@@ -104,6 +104,7 @@ fn request() -> Request {
         sample: None,
         axes: Vec::new(),
         map: false,
+        causes: false,
         out: None,
     }
 }

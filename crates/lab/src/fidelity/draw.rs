@@ -249,7 +249,6 @@ pub fn cannot_plan(run: &Run) -> Option<String> {
     };
     let request = evidence::request(run.experiment.clone(), Vec::new(), Seeds::up_to(1), Some(1), std::env::temp_dir());
     let request = Request {
-        targets: vec![report::Target::Sim],
         machine: Some(run.guest.machine.clone()),
         variants: vec![rules],
         sets: run.sets.clone(),

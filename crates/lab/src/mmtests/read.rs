@@ -88,6 +88,7 @@ fn unknown_identity(keys: Vec<Key>, layout: Option<Layout>) -> Identity {
             published: None,
             rules: BTreeMap::new(),
         }),
+        asked: None,
     }
 }
 

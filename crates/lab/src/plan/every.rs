@@ -61,6 +61,9 @@ mod tests {
         assert_eq!(read("1500ms"), Ok(Picos::from_micros(1_500_000)));
         assert_eq!(read("5min"), Ok(Picos::from_secs(300)));
         assert_eq!(read("24h"), Ok(MAX));
+        for written in ["1ms", "100ms", "1s", "90s", "5min", "1h", "24h"] {
+            assert_eq!(written.parse::<Every>().unwrap().to_string(), written);
+        }
         for bad in [
             "",
             "0s",

@@ -17,13 +17,14 @@ impl Identity {
         Seeds::around(self.keys.iter().map(|key| key.seed))
     }
 
-    /// Whether a run of this identity goes on as `other`: both are of the same run, however their results are printed, and
-    /// `other` has at least its seeds.
+    /// Whether a run of this identity goes on as `other`: both are of the same run, in whatever words it was asked for and
+    /// however their results are printed, and `other` has at least its seeds.
     pub(crate) fn goes_on_as(&self, other: &Self) -> bool {
         let seeds = self.seeds();
         let is_here = |key: &&Key| seeds.is_some_and(|seeds| seeds.contains(key.seed));
         let keys = other.keys.iter().filter(is_here).cloned().collect();
-        Self { presentation: other.presentation.clone(), ..self.clone() } == Self { keys, ..other.clone() }
+        let as_asked = Self { presentation: other.presentation.clone(), asked: other.asked.clone(), ..self.clone() };
+        as_asked == Self { keys, ..other.clone() }
     }
 
     /// Lists the differences between this run and `other`, as `NAME: OLD there, NEW here`.

@@ -18,12 +18,14 @@ use super::{
     AcceleratorChoice, Place, Request, Session, Start, UsageError, fits,
     grid::{self, Ground},
     sets::{Settings, labelled},
+    targets::{self, Chosen},
 };
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     import,
     machine::{self, Machine, Storage},
     simulated,
+    source::unknown,
     state::{self, StateFile},
     variant,
 };
@@ -77,10 +79,7 @@ enum Refusal {
 
 impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     pub(super) fn sessions(&mut self) -> Result<(Vec<Session>, Vec<Skipped>), UsageError> {
-        let by_name = !self.request.targets.is_empty();
-        let mut targets = if by_name { self.request.targets.clone() } else { self.default_targets() };
-        targets.sort_unstable();
-        targets.dedup();
+        let Chosen { targets, by_name } = targets::choose(self.request, self.experiment)?;
         let mut sessions = Vec::new();
         let mut skipped = Vec::new();
         self.check_state(&targets)?;
@@ -114,11 +113,6 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             }
         }
         Ok((sessions, skipped))
-    }
-
-    fn default_targets(&self) -> Vec<Target> {
-        let known = [Target::Host, Target::Vm, Target::Sim];
-        known.into_iter().filter(|target| self.experiment.targets.iter().any(|name| name == target.name())).collect()
     }
 
     fn session(&mut self, target: Target, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
@@ -219,9 +213,26 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         Ok((machine, Start::File(StateFile { path, hash: state.hash() })))
     }
 
+    /// Refuses a column that the experiment lacks.
+    fn check_wanted(&self) -> Result<(), String> {
+        let known: Vec<&str> = self.experiment.columns.iter().map(|column| column.kernel.as_str()).collect();
+        let wanted = &self.request.columns;
+        match wanted.iter().find(|column| !known.contains(&column.as_str())) {
+            _ if !wanted.is_empty() && !self.request.variants.is_empty() => {
+                Err("--column: is of the experiment's own columns, which --variant replaces".to_owned())
+            }
+            Some(column) if known.is_empty() => {
+                Err(format!("--column {column}: {} has no columns of its own", self.experiment.name))
+            }
+            Some(column) => Err(format!("--column: {}", unknown("column", column, &known))),
+            None => Ok(()),
+        }
+    }
+
     /// What the user asked for, else the experiment's own columns, else the rules of its kernel.
     fn columns(&self) -> Result<Vec<SimColumn>, Refusal> {
         let mistake = |problem: String| Refusal::Mistake(UsageError(problem));
+        self.check_wanted().map_err(mistake)?;
         let check = |column: &SimColumn| {
             simulated::check_settings(&column.settings, &column.variant.rules)
                 .map_err(|problem| mistake(format!("--set {problem}")))

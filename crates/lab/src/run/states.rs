@@ -8,7 +8,12 @@ use std::{
 use linux::{frame_map::Recorded, procfs::Capture};
 use report::{Column, Key};
 
-use crate::{cell::Prefix, plan::Start, state::State};
+use crate::{
+    cell::Prefix,
+    plan::{Asked, Start},
+    state::State,
+    suggest,
+};
 
 /// The folder of a result directory with the states.
 const FOLDER: &str = "states";
@@ -48,10 +53,11 @@ pub(super) fn file(directory: &Path, start: &Start, twin_of: Option<&Column>, ke
 }
 
 /// What a simulated cell does before its workload, if anything. What a recipe's file says of other settings says nothing of it.
-pub(super) fn prefix(start: &Start, has_settings: bool, key: &Key) -> Option<Prefix> {
+pub(super) fn prefix(start: &Start, has_settings: bool, key: &Key, asked: &Asked) -> Option<Prefix> {
     let Start::Recipe(start) = start else { return None };
     let expected = start.expected(&key.machine, &key.variant, key.seed).filter(|_| !has_settings);
-    Some(Prefix { recipe: start.recipe.clone(), expected: expected.map(str::to_owned) })
+    let again = suggest::state_again(start, &key.machine, asked);
+    Some(Prefix { recipe: start.recipe.clone(), expected: expected.map(str::to_owned), again })
 }
 
 /// The cells whose state there is: a real cell that failed has none, and has said why.

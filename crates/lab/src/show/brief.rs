@@ -8,7 +8,7 @@ use report::{
 };
 
 use super::{ONLY_SIM, Shown, head::flat, rules, tail::failed_check, zones::ZoneTables};
-use crate::{plan::Start, prices};
+use crate::{plan::Start, prices, suggest};
 
 /// Lines of the header.
 const HEAD: usize = 5;
@@ -23,8 +23,10 @@ pub(super) fn head(shown: &Shown) -> String {
     let places = places(shown);
     let prices = shown.simulated.first().map(|first| {
         let prices::Kinds { fitted, measured, assumed } = prices::kinds(&first.prices);
-        let trust = format!("pagelab trust {}", shown.experiment);
-        format!("prices: {fitted} fitted, {measured} measured, {assumed} assumed: {trust}")
+        let kinds = format!("prices: {fitted} fitted, {measured} measured, {assumed} assumed");
+        // A command is whole or not there.
+        let line = format!("{kinds}: {}", suggest::command(["trust", shown.asked_experiment()]));
+        if line.chars().count() <= WIDTH { line } else { kinds }
     });
     // The published title and what is about the experiment take more than one line where there is room, in this order.
     let flat = flat(shown);

@@ -6,13 +6,13 @@ use std::{
 };
 
 use report::{
-    Cell, Column, Report,
+    Cell, Column, Key, Report,
     compare::{Comparison, FailOn, Gates, compare_csv, compare_text, noise_csv, noise_text},
     short::text::list,
 };
 use serde::Serialize;
 
-use super::{Format, Shown, contents, read, read_like, rules};
+use super::{Format, Shown, commands, contents, read, read_like, rules};
 use crate::{
     counted,
     mmtests::{self, ELSEWHERE, Like},
@@ -93,9 +93,10 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
         shown.push(found);
     }
     let names = names(&wanted.results);
-    have_something_in_common(&names, &shown)?;
+    have_something_in_common(&wanted.results, &names, &shown, wanted.seeds)?;
     let cells = marked(&names, &shown);
-    let mut report = compared(&names, &shown, &cells, wanted.against.as_deref(), &conditions)?;
+    let report = compared(&names, &shown, &cells, wanted.against.as_deref(), &conditions);
+    let mut report = report.map_err(|error| UsageError(error.to_string()))?;
     report.tables.retain(|table| !table.rows.is_empty());
     let mut comparison = Comparison::of(&report, wanted.gates);
     if comparison.rows.is_empty() {
@@ -142,7 +143,7 @@ pub(super) fn comparison(
     cells: &[Cell],
     against: Option<&str>,
     gates: Gates,
-) -> Result<Comparison, UsageError> {
+) -> Result<Comparison, NoBaseline> {
     Ok(Comparison::of(&compared(names, shown, cells, against, &[])?, gates))
 }
 
@@ -153,7 +154,7 @@ fn compared(
     cells: &[Cell],
     against: Option<&str>,
     conditions: &[FailOn],
-) -> Result<Report, UsageError> {
+) -> Result<Report, NoBaseline> {
     let mut report = Report::with_all_counters(shown[0].report.layout, cells);
     report.add_counters(cells, |counter| {
         conditions.iter().any(|condition| condition.name().eq_ignore_ascii_case(counter))
@@ -211,26 +212,45 @@ pub(super) fn names(results: &[PathBuf]) -> Vec<String> {
 }
 
 /// Experiments and metrics decide whether results can be compared.
-fn have_something_in_common(names: &[String], shown: &[Shown]) -> Result<(), UsageError> {
+fn have_something_in_common(
+    results: &[PathBuf],
+    names: &[String],
+    shown: &[Shown],
+    seeds: Option<Seeds>,
+) -> Result<(), UsageError> {
+    let Some(other) = strange(shown) else { return Ok(()) };
+    let how = commands::of_strangers(results, names, shown, seeds);
+    let how: Vec<String> = how.iter().map(|(what, command)| format!("; {} {command}", in_sentence(what))).collect();
+    Err(UsageError(format!("compare: {}{}", in_words(names, shown, other), how.concat())))
+}
+
+/// A sentence as it stands behind another one.
+fn in_sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_ascii_lowercase(), letters.as_str()))
+}
+
+/// The first result whose cells are of other experiments or workloads than those of the first result.
+pub(super) fn strange(shown: &[Shown]) -> Option<usize> {
     let of = |shown: &Shown| {
         shown.cells.iter().map(|cell| (cell.key.experiment.clone(), cell.key.workload.clone())).collect::<BTreeSet<_>>()
     };
     let first = of(&shown[0]);
-    for (name, other) in names.iter().zip(shown).skip(1) {
-        if first.is_disjoint(&of(other)) {
-            let experiments = |shown: &Shown| {
-                let all: Vec<String> = of(shown).into_iter().map(|(experiment, _)| experiment).collect();
-                list("", &all, 120)
-            };
-            return Err(UsageError(format!(
-                "compare: {} and {name} have no experiment in common: {}, and {}",
-                names[0],
-                experiments(&shown[0]),
-                experiments(other)
-            )));
-        }
-    }
-    Ok(())
+    (1..shown.len()).find(|at| first.is_disjoint(&of(&shown[*at])))
+}
+
+/// The experiments of the first result and of another one, or their workloads where the experiment is the same.
+pub(super) fn in_words(names: &[String], shown: &[Shown], other: usize) -> String {
+    let all = |shown: &Shown, of: fn(&Key) -> &String| {
+        let all: BTreeSet<String> = shown.cells.iter().map(|cell| of(&cell.key).clone()).collect();
+        list("", &all.into_iter().collect::<Vec<_>>(), 120)
+    };
+    let both = |of| [&shown[0], &shown[other]].map(|shown| all(shown, of));
+    let ([first, second], what) = match both(|key| &key.experiment) {
+        [first, second] if first == second => (both(|key| &key.workload), "workload"),
+        experiments => (experiments, "experiment"),
+    };
+    format!("{} and {} have no {what} in common: {first}, and {second}", names[0], names[other])
 }
 
 /// All cells, each with the name of its result; those of one result alone without.
@@ -247,8 +267,32 @@ pub(super) fn marked(names: &[String], shown: &[Shown]) -> Vec<Cell> {
     names.iter().zip(shown).flat_map(of).collect()
 }
 
+/// Why nothing is compared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoBaseline {
+    /// A column that the first result lacks.
+    #[error("--against: {0}")]
+    Unknown(String),
+    /// A column that has none of its like in the first result, which has several.
+    #[error(
+        "compare: no column of {first} is like {column}; name one of these with --against: {}",
+        list("", labels, 300)
+    )]
+    Unlike {
+        /// The first result.
+        first: String,
+        /// Label of the column.
+        column: String,
+        /// Labels of the columns of the first result.
+        labels: Vec<String>,
+    },
+    /// A single result with a single column.
+    #[error("compare: {0} has one column; expected a second result, or a second column")]
+    OneColumn(String),
+}
+
 /// Each column is compared with its like in the first result, or with the only one there; in a single result with the first.
-fn choose_baselines(report: &mut Report, names: &[String], against: Option<&str>) -> Result<(), UsageError> {
+fn choose_baselines(report: &mut Report, names: &[String], against: Option<&str>) -> Result<(), NoBaseline> {
     let all = report.tables.iter().flat_map(|table| table.columns.iter().map(|head| head.column.clone()));
     let all: BTreeSet<Column> = all.collect();
     let is_first = |column: &&Column| names.len() == 1 || column.result.as_ref() == Some(&names[0]);
@@ -259,7 +303,7 @@ fn choose_baselines(report: &mut Report, names: &[String], against: Option<&str>
             let is_asked = |column: &&Column| column.label() == label || column.kernel == label;
             let found = all.iter().filter(is_first).find(is_asked);
             let known: Vec<&str> = labels.iter().map(String::as_str).collect();
-            Some(found.ok_or_else(|| UsageError(format!("--against: {}", unknown("column", label, &known))))?.clone())
+            Some(found.ok_or_else(|| NoBaseline::Unknown(unknown("column", label, &known)))?.clone())
         }
     };
     // Of a run that was measured elsewhere only the name is known.
@@ -280,23 +324,17 @@ fn choose_baselines(report: &mut Report, names: &[String], against: Option<&str>
                 None => {
                     let like = first.iter().copied().find(|other| alike(&columns[at], &columns[*other]));
                     let only = (first.len() == 1).then(|| first[0]);
-                    like.or(only).ok_or_else(|| {
-                        UsageError(format!(
-                            "compare: no column of {} is like {}; name one of these with --against: {}",
-                            names[0],
-                            columns[at].label(),
-                            list("", &labels, 300)
-                        ))
-                    })?
+                    let unlike = || {
+                        let (first, column, labels) = (names[0].clone(), columns[at].label(), labels.clone());
+                        NoBaseline::Unlike { first, column, labels }
+                    };
+                    like.or(only).ok_or_else(unlike)?
                 }
             };
         }
     }
     if names.len() == 1 && all.len() < 2 {
-        return Err(UsageError(format!(
-            "compare: {} has one column; expected a second result, or a second column",
-            names[0]
-        )));
+        return Err(NoBaseline::OneColumn(names[0].clone()));
     }
     Ok(())
 }

@@ -10,13 +10,13 @@ use report::{
     compare::{Compared, Comparison, Family, Gates, Tested, Verdict},
     html::{self, Cause, Causes, Changed, Curve, Distribution, Document, Kernel, Map, MapBand, PairOf},
     map::{BlockMap, unusable},
-    short::text::list,
 };
 use units::Order;
 
 use super::{
     Shown,
-    compare::{comparison, marked, names},
+    commands::{self, How},
+    compare::{NoBaseline, comparison, in_words, marked, names, strange},
     map::load,
     read,
 };
@@ -79,35 +79,30 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     }
     let names = names(&wanted.results);
     let mut cells = marked(&names, &shown);
-    let compared = pairs(&names, &shown, &cells);
+    let Judged { pairs, verdict, how } = judged(wanted, &names, &shown, &cells);
     report::name_cases(&mut cells);
     let runs = Runs { wanted, cells: &cells, names: &names };
     let case = runs.case()?;
-    let kernels = runs.kernels(&case)?;
+    let (columns, kernels) = runs.kernels(&case)?;
     let experiments: BTreeSet<&str> = shown.iter().map(|shown| shown.experiment.as_str()).collect();
     let machines: BTreeSet<&str> = cells.iter().map(|cell| cell.key.machine.as_str()).collect();
     let of = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
-    let (pairs, verdict) = match compared {
-        Ok(pairs) => (pairs, "No row is in two columns, so nothing is compared.".to_owned()),
-        Err(UsageError(reason)) => (Vec::new(), format!("Nothing is compared. {reason}")),
-    };
-    let first = &wanted.results[0];
-    let all = wanted.results.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
-    let lacks = lacks(&kernels, &cells, first);
+    let lacks: Vec<How> = how.into_iter().chain(commands::lacks(&kernels, &wanted.results, &shown)).collect();
+    let others = commands::others(wanted, &case, &columns, &cells, KERNELS_MAX);
     let document = Document {
         title: of(experiments),
         subtitle: format!("{}; over time: {case}", of(machines)),
-        command: format!("pagelab report {all} -o {}", wanted.output.display()),
-        compare: format!("pagelab compare {all}"),
+        command: commands::this_page(wanted),
+        compare: commands::compare(&wanted.results, wanted.seeds, None),
         program: of(shown.iter().map(|shown| shown.program.as_str()).collect()),
         verdict,
         pairs,
-        missing: lacks.iter().cloned().chain(others(&kernels, &cells)).collect(),
+        missing: lacks.iter().cloned().chain(others).collect(),
         kernels,
         ecdf: distributions(&cells),
         causes: causes(&cells),
     };
-    let lacks = lacks.iter().map(|(what, command)| format!("{what} {command}")).collect();
+    let lacks = lacks.iter().map(|(what, command)| format!("{what} {command}").trim_end().to_owned()).collect();
     Ok(Shows { html: html::page(&document), lacks })
 }
 
@@ -133,8 +128,8 @@ impl Runs<'_> {
         Ok(found.unwrap_or(&self.cells[0]).key.case.clone())
     }
 
-    /// One run of each column that is shown over time, with what it has.
-    fn kernels(&self, case: &str) -> Result<Vec<Kernel>, UsageError> {
+    /// The columns that are shown over time, and one run of each with what it has.
+    fn kernels(&self, case: &str) -> Result<(Vec<Column>, Vec<Kernel>), UsageError> {
         let mut columns: Vec<Column> = Vec::new();
         for cell in self.cells.iter().filter(|cell| cell.key.case == case) {
             if !columns.contains(&cell.key.column()) {
@@ -167,7 +162,10 @@ impl Runs<'_> {
             runs.push((name_of(column, &columns), note, cell, map));
         }
         let samples = fitting(runs.iter().filter_map(|(.., map)| map.as_ref()));
-        Ok(runs.into_iter().map(|(name, note, cell, map)| kernel(name, note, cell, map.as_ref(), samples)).collect())
+        let kernel = |(name, note, cell, map): (String, String, &Cell, Option<BlockMap>)| {
+            kernel(name, note, cell, map.as_ref(), samples)
+        };
+        Ok((columns.clone(), runs.into_iter().map(kernel).collect()))
     }
 
     /// The result that a cell is of.
@@ -264,8 +262,39 @@ fn of_page(map: &BlockMap, samples: &[usize]) -> Map {
     }
 }
 
-/// Columns that can be compared, two by two. Results that have nothing in common stand beside each other without a verdict.
-fn pairs(names: &[String], shown: &[Shown], cells: &[Cell]) -> Result<Vec<PairOf>, UsageError> {
+/// Pairs of columns that a page compares; or why it compares none, with commands that do.
+struct Judged {
+    pairs: Vec<PairOf>,
+    verdict: String,
+    how: Vec<How>,
+}
+
+/// Columns two by two. Results that have nothing in common stand beside each other without a verdict.
+fn judged(wanted: &PageWanted, names: &[String], shown: &[Shown], cells: &[Cell]) -> Judged {
+    let nothing =
+        |why: String, how: Vec<How>| Judged { pairs: Vec::new(), verdict: format!("Nothing is compared: {why}."), how };
+    if let Some(other) = strange(shown) {
+        let how = commands::of_strangers(&wanted.results, names, shown, wanted.seeds);
+        return nothing(in_words(names, shown, other), how);
+    }
+    match pairs(names, shown, cells) {
+        Ok(pairs) => {
+            Judged { pairs, verdict: "No row is in two columns, so nothing is compared.".to_owned(), how: Vec::new() }
+        }
+        Err(NoBaseline::Unlike { first, column, labels }) => {
+            let command = commands::compare(&wanted.results, wanted.seeds, labels.first().map(String::as_str));
+            let how = vec![(format!("This compares every column with one of {first}:"), command)];
+            nothing(format!("no column of {first} is like {column}"), how)
+        }
+        Err(NoBaseline::OneColumn(first)) => {
+            nothing(format!("{first} has one column, and no other result is here"), Vec::new())
+        }
+        Err(NoBaseline::Unknown(problem)) => nothing(problem, Vec::new()),
+    }
+}
+
+/// Columns that can be compared, two by two.
+fn pairs(names: &[String], shown: &[Shown], cells: &[Cell]) -> Result<Vec<PairOf>, NoBaseline> {
     let comparison = comparison(names, shown, cells, None, Gates::default())?;
     let mut columns: Vec<(&str, &str)> = Vec::new();
     for row in &comparison.rows {
@@ -380,34 +409,4 @@ pub(super) fn causes(cells: &[Cell]) -> Vec<Causes> {
         }
     }
     all
-}
-
-/// Parts that the page lacks, with the command that records each.
-fn lacks(kernels: &[Kernel], cells: &[Cell], first: &Path) -> Vec<(String, String)> {
-    let run = |more: &str| format!("pagelab run {} {more} -o {}-sampled", cells[0].key.experiment, first.display());
-    let mut lacks = Vec::new();
-    if kernels.iter().all(|kernel| kernel.map.is_none()) {
-        lacks.push(("No map of memory is here; this records one:".to_owned(), run("--sample 100ms --map")));
-    }
-    if kernels.iter().all(|kernel| kernel.series.is_none()) {
-        lacks.push(("Nothing was sampled over time; this samples:".to_owned(), run("--sample 100ms")));
-    }
-    lacks
-}
-
-/// Kernels and cases that are in the results and not shown over time, each with the command that shows it.
-fn others(kernels: &[Kernel], cells: &[Cell]) -> Vec<(String, String)> {
-    let mut others = Vec::new();
-    let columns: BTreeSet<Column> = cells.iter().map(|cell| cell.key.column()).collect();
-    if columns.len() > kernels.len() {
-        let kernels: Vec<String> = columns.iter().map(|column| column.kernel.clone()).collect();
-        let text = list("Other kernels over time: ", &kernels, 300);
-        others.push((text, "pagelab report RESULT --kernel NAME --kernel NAME".to_owned()));
-    }
-    let cases: BTreeSet<&str> = cells.iter().map(|cell| cell.key.case.as_str()).collect();
-    if cases.len() > 1 {
-        let cases: Vec<String> = cases.into_iter().map(str::to_owned).collect();
-        others.push((list("Other cases over time: ", &cases, 300), "pagelab report RESULT --case NAME".to_owned()));
-    }
-    others
 }

@@ -13,7 +13,7 @@ use report::{
 use units::{Bytes, Picos, Time};
 
 use super::read;
-use crate::{over_time, plan::UsageError, source::unknown, state::State};
+use crate::{over_time, plan::UsageError, source::unknown, state::State, suggest::command};
 
 /// An instant of a run, from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +72,9 @@ pub fn map(wanted: &MapWanted) -> Result<String, UsageError> {
         refuse_selection(wanted)?;
         let state = State::live().map_err(|problem| {
             UsageError(format!(
-                "map /proc: {problem}; it takes root, and a kernel with CONFIG_PROC_PAGE_MONITOR (pagelab state make -o FILE \
-                 there, pagelab map FILE here)"
+                "map /proc: {problem}; it takes root, and a kernel with CONFIG_PROC_PAGE_MONITOR ({} there, {} here)",
+                command(["state", "make", "-o", "there.state"]),
+                command(["map", "there.state"])
             ))
         })?;
         return of_state("this kernel", &state, wanted);
@@ -84,6 +85,13 @@ pub fn map(wanted: &MapWanted) -> Result<String, UsageError> {
     }
     let mut shown = read(source, None)?;
     report::name_cases(&mut shown.cells);
+    if shown.cells.iter().all(|cell| cell.map.is_none()) {
+        return Err(UsageError(format!(
+            "nothing in {} has a map of memory; {}",
+            source.display(),
+            shown.mapping(source)
+        )));
+    }
     let cell = choose(&shown.cells, wanted)?;
     let map = load(source, cell)?;
     let end = map.head.at_us.last().copied().unwrap_or(0);
@@ -146,7 +154,7 @@ fn of_state(name: &str, state: &State, wanted: &MapWanted) -> Result<String, Usa
 fn choose<'a>(cells: &'a [Cell], wanted: &MapWanted) -> Result<&'a Cell, UsageError> {
     let place = wanted.source.display();
     let with: Vec<&Cell> = cells.iter().filter(|cell| cell.map.is_some()).collect();
-    let Some(first) = with.first() else { return Err(UsageError(without_maps(&wanted.source))) };
+    let first = with.first().expect("some cell has a map");
     let column = match &wanted.kernel {
         None => first.key.column(),
         Some(name) => {
@@ -169,14 +177,6 @@ fn choose<'a>(cells: &'a [Cell], wanted: &MapWanted) -> Result<&'a Cell, UsageEr
         let seeds: Vec<String> = of_case.iter().map(|cell| cell.key.seed.to_string()).collect();
         UsageError(format!("--seed: {place} has maps of {case} with seeds {}", seeds.join(", ")))
     })
-}
-
-/// The message about a result without maps.
-pub(crate) fn without_maps(directory: &Path) -> String {
-    format!(
-        "nothing in {} has a map of memory; `pagelab run EXPERIMENT --sample 100ms --map` records them of simulated cells",
-        directory.display()
-    )
 }
 
 /// The map of a cell of a result.

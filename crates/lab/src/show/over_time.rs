@@ -31,7 +31,8 @@ pub(super) fn sampled(directory: &Path, seeds: Option<Seeds>, names: &[String]) 
     let shown = read(directory, seeds)?;
     if shown.cells.iter().all(|cell| over_time::series_of(cell).next().is_none()) {
         let place = directory.display();
-        return Err(UsageError(format!("--series: nothing in {place} was sampled; `pagelab run --sample 1s` does it")));
+        let how = shown.sampling(directory);
+        return Err(UsageError(format!("--series: nothing in {place} was sampled; {how}")));
     }
     let known: Vec<&str> = over_time::series_names(&shown.cells).into_iter().collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {

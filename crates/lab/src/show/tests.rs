@@ -132,6 +132,7 @@ fn result(cells: &[Cell], kernels: &[&str], presentation: Option<Presentation>) 
         sample: None,
         map: false,
         presentation,
+        asked: None,
     };
     let identity = serde_json::to_vec(&identity).expect("an identity serialises");
     std::fs::write(directory.path().join(IDENTITY_FILE), identity).expect("written");
@@ -342,6 +343,7 @@ fn another_presentation_is_no_other_run() {
         sample: None,
         map: false,
         presentation,
+        asked: None,
     };
     assert!(identity(None).goes_on_as(&identity(Some(presented(5)))));
     assert!(identity(Some(presented(8))).goes_on_as(&identity(Some(presented(5)))));

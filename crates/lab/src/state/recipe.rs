@@ -112,10 +112,10 @@ impl RecipeStart {
         Ok(Self { recipe, file: Some(path.to_owned()), made: made.collect::<Result<_, SourceError>>()? })
     }
 
-    /// The recipe as a file.
-    pub fn to_toml(&self) -> String {
+    /// The recipe as a file, with the command that makes it.
+    pub fn to_toml(&self, command: &str) -> String {
         let mut text = format!(
-            "# A state of memory by recipe: pagelab run EXPERIMENT --target sim --state FILE\n\
+            "# A state of memory by recipe, for --state of run and sweep. This makes it:\n# {command}\n\
              recipe = \"{}\"\nunmovable = \"{}\"\nblocks = \"{}\"\n",
             self.recipe.name(),
             self.recipe.unmovable(),
@@ -147,7 +147,8 @@ pub fn recipe(name: &str, unmovable: Share, blocks: Share) -> Result<Recipe, Str
 
 /// Follows a recipe on a machine with a kernel's rules, or takes what is in the cache of it.
 pub fn make(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Result<Found, UsageError> {
-    let told = (provenance::PROGRAM_HASH, recipe, machine.to_toml(), Recorded::of(variant), seed);
+    // A machine file does not say the machine's name, and what is made is told by it.
+    let told = (provenance::PROGRAM_HASH, recipe, &machine.name, machine.to_toml(), Recorded::of(variant), seed);
     let key = blake3::hash(&serde_json::to_vec(&told).expect("it serialises")).to_hex();
     let cache = linux::kernel_image::cache_dir().ok().map(|cache| cache.join("states"));
     let file = cache.as_ref().map(|folder| folder.join(format!("{key}.json")));
@@ -253,7 +254,8 @@ mod tests {
         let made =
             |seed| Made { machine: "m".to_owned(), variant: "v6.1".to_owned(), seed, checksum: format!("{seed:064x}") };
         let file = RecipeStart { file: Some("x.toml".into()), made: vec![made(1), made(2)], ..start };
-        let read = RecipeStart::from_source(Path::new("x.toml"), &Source::from_text("x.toml", file.to_toml())).unwrap();
+        let read = RecipeStart::from_source(Path::new("x.toml"), &Source::from_text("x.toml", file.to_toml("pagelab")))
+            .unwrap();
         assert_eq!(read, file);
         assert_eq!(read.expected("m", "v6.1", 2), Some(made(2).checksum.as_str()));
         assert_eq!(read.expected("m", "v6.1", 3), None);

@@ -30,13 +30,12 @@ pub fn scores_text(published: &Published, scores: &Scores) -> String {
     text
 }
 
-const LEGEND: [&str; 4] = [
+const LEGEND: [&str; 3] = [
     "direction: material changes (10 % or more) that go the same way. skill: how near their sizes are; 1 is equal, 0 as far as \
      \"nothing changes\". level: factor between baselines. inside: published values in the range of our single runs.",
     "ceiling: single runs of ours in the place of the published table, each by the mean of the others (mean, and 2.5 to 97.5 % \
      of them). A perfect model gets no more.",
     "all down: a model that only says that everything falls by 15 %.",
-    "A score is for information. What is judged is claims: pagelab claims.",
 ];
 
 fn set_text(set: &ScoredSet) -> String {
