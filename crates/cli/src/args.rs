@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use lab::{
     calibrate::{DEFAULT_SECONDS, Wanted},
-    plan::{AcceleratorChoice, Every, Request, Seeds, TIMEOUT_S},
+    plan::{AcceleratorChoice, Every, Request, Seeds, TIMEOUT_S, TIMEOUT_S_MAX},
     show::{Causes, Format, Print},
 };
 use linux::qemu::Accelerator;
@@ -235,7 +235,7 @@ pub(crate) struct Run {
     replayable: Option<Vec<u8>>,
     /// Seconds that a guest's boot or one cell may take
     #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT_S,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+          value_parser = clap::value_parser!(u64).range(1..=TIMEOUT_S_MAX))]
     timeout: u64,
     /// Simulated cells at a time [default: one per CPU]. Results and their order do not depend on it; cells on real
     /// kernels run one at a time

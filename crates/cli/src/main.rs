@@ -110,7 +110,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Cell => inner::cell(),
         Command::Task { entry } => inner::task(&entry),
         Command::Sampler { every_ps } => inner::sampler(every_ps),
-        Command::Guard => Ok(inner::guard()),
+        Command::Guard => inner::guard(),
     }
 }
 
@@ -282,11 +282,15 @@ fn man(args: &args::Man) -> anyhow::Result<ExitCode> {
         return print(&String::from_utf8_lossy(&page.text));
     };
     let mistake = |error: io::Error| UsageError(format!("{}: {error}", folder.display()));
+    let is_new = !folder.exists();
     std::fs::create_dir_all(folder).map_err(mistake)?;
-    for page in &pages {
-        let path = folder.join(&page.file);
-        report::write_whole(&path, &page.text).map_err(UsageError::from)?;
+    let paths: Vec<_> = pages.iter().map(|page| folder.join(&page.file)).collect();
+    let files: Vec<_> = paths.iter().map(PathBuf::as_path).zip(pages.iter().map(|page| page.text.as_slice())).collect();
+    let written = report::write_all_whole(&files);
+    if written.is_err() && is_new {
+        let _ = std::fs::remove_dir(folder);
     }
+    written.map_err(UsageError::from)?;
     writeln!(io::stderr(), "pagelab: {} pages are in {}", pages.len(), folder.display())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -34,6 +34,8 @@ use crate::{
 
 /// Seconds that one cell may take where nobody says.
 pub const TIMEOUT_S: u64 = 900;
+/// Seconds that one cell may take, at most: 11 days.
+pub const TIMEOUT_S_MAX: u64 = 1_000_000;
 
 /// What a user asks for.
 #[derive(Clone, Debug)]

@@ -5,7 +5,10 @@
 use std::{
     future::Future,
     io::{self, Read, Write},
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::unix::{
+        fs::MetadataExt,
+        process::{CommandExt, ExitStatusExt},
+    },
     process::{Child, Command, ExitStatus, Stdio},
     thread,
 };
@@ -53,6 +56,18 @@ fn follow(parent: Pid) -> io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     // The parent may have died before the line above.
     if getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ESRCH)) }
+}
+
+/// Whether a process of this very program has started this one.
+///
+/// An order on standard input says which directories to empty and which files to write. A run writes it, into a pipe that no
+/// other process has; whatever else could start this program has no business there.
+pub fn is_started_by_own_program() -> bool {
+    let program = |process: String| {
+        let file = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    program("self".to_owned()).is_some_and(|own| program(getppid().to_string()) == Some(own))
 }
 
 /// How a process ended, for people.

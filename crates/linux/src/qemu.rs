@@ -435,7 +435,7 @@ impl<'a> Watch<'a> {
                 format!("stopped with a KVM internal error after {} s", (monotonic_ns() - self.start) / 1_000_000_000);
             return Err(GuestError::Ended { how, tail: self.files.tail() });
         }
-        if monotonic_ns() > self.since + seconds * 1_000_000_000 {
+        if monotonic_ns().saturating_sub(self.since) / 1_000_000_000 >= seconds {
             return Err(GuestError::Silent { awaited, seconds, tail: self.files.tail() });
         }
         Ok(())

@@ -123,7 +123,7 @@ fn wait(mut child: Child, timeout_s: Option<u64>, stop: &AtomicBool) -> Result<E
     let Some(timeout_s) = timeout_s else {
         return Ok(end.recv().expect("the waiting thread sends before it ends")?);
     };
-    let deadline = monotonic_ns() + timeout_s * 1_000_000_000;
+    let deadline = monotonic_ns().saturating_add(timeout_s.saturating_mul(1_000_000_000));
     loop {
         if let Ok(status) = end.recv_timeout(LOOK_UP) {
             return Ok(status?);

@@ -37,6 +37,7 @@ pub mod slow_path;
 pub mod stats;
 pub mod store;
 pub mod table;
+pub mod whole;
 mod will_it_scale;
 
 pub use self::causes::causes;
@@ -64,5 +65,6 @@ pub use self::record::{
 pub use self::series::{Sample, Series};
 pub use self::short::{Beside, WIDTH, to_short};
 pub use self::slow_path::SlowPath;
-pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn, check_whole, write_whole};
+pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn};
 pub use self::table::{Against, Baseline, ColumnHead, Form, Kind, Layout, Report, Row, Table, Value};
+pub use self::whole::{check_whole, write_all_whole, write_whole};

@@ -1,6 +1,5 @@
 //! A result directory: `result.jsonl`, one whole line per record, durable when `append` returns.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -155,49 +154,8 @@ impl Store {
     }
 }
 
-/// Writes a file that is there whole or not at all: to `.NAME.partial` beside it, then renamed.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let (dir, partial) = beside(path)?;
-    let written = write_durably(&partial, bytes).and_then(|()| fs::rename(&partial, path));
-    if let Err(reason) = written {
-        // Nothing to do about a remnant that cannot be removed: the error says where it is.
-        let _ = fs::remove_file(&partial);
-        return Err(io_error("write", path)(reason));
-    }
-    sync_directory(dir)
-}
-
-/// Whether [`write_whole`] could write a file now, to be asked before the work whose outcome goes there. What is there stays.
-pub fn check_whole(path: &Path) -> Result<(), StoreError> {
-    let (_, partial) = beside(path)?;
-    if path.is_dir() {
-        return Err(io_error("write", path)(io::ErrorKind::IsADirectory.into()));
-    }
-    let made = File::create(&partial).and_then(|_| fs::remove_file(&partial));
-    made.map_err(io_error("write", path))
-}
-
-/// The directory of a file, and the name beside it under which the file is written first.
-fn beside(path: &Path) -> Result<(&Path, PathBuf), StoreError> {
-    let Some(name) = path.file_name() else {
-        let reason = io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
-        return Err(io_error("write", path)(reason));
-    };
-    let dir = match path.parent() {
-        Some(dir) if dir != Path::new("") => dir,
-        _ => Path::new("."),
-    };
-    Ok((dir, dir.join([OsStr::new("."), name, OsStr::new(".partial")].join(OsStr::new("")))))
-}
-
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
 /// A new name is durable only once its directory is (fsync(2)).
-fn sync_directory(dir: &Path) -> Result<(), StoreError> {
+pub(crate) fn sync_directory(dir: &Path) -> Result<(), StoreError> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("sync", dir))
 }
 
@@ -208,7 +166,7 @@ fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
     })
 }
 
-fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     move |reason| StoreError::Io { action, path: path.to_owned(), reason }
 }
 

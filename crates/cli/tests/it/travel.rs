@@ -12,6 +12,7 @@ use nix::{
     unistd::Pid,
 };
 use report::RESULT_FILE;
+use serde_json::{Value, json};
 
 const SPEC: [&str; 13] = [
     "fault-storm",
@@ -120,6 +121,48 @@ fn a_worker_refuses_what_is_not_for_it() {
     room.run(&["cells", "fault-storm", "--set", "vm.swapiness=1", "-o", "x"]).expect(2).says(&["vm.swappiness"]);
     room.run(&["collect", "nowhere", "-"]).expect(2).says(&["nowhere"]);
     assert!(!room.here().join("x").exists() && !room.here().join("nowhere").exists());
+}
+
+/// Who writes to a queue writes lines: one can ask for a simulated cell, and for nothing else.
+#[test]
+fn a_line_cannot_name_a_file_or_this_host() {
+    let room = Room::new();
+    let sent: Value = serde_json::from_str(&orders(&room)[0]).expect("a line is JSON");
+    let precious = room.give("precious/file", "kept");
+    let folder = room.given("precious");
+    let place = |name: &str| folder.join(name).to_str().expect("paths of rooms are UTF-8").to_owned();
+    let ground = json!({ "directory": folder, "room": 1, "memory": null, "drops_caches": true });
+    for (pointer, value) in [
+        ("/order/ground", ground.clone()),
+        ("/order/trace", json!(place("file"))),
+        ("/order/map", json!(folder)),
+        ("/order/simulated/state", json!(place("file"))),
+        ("/order/idle_window", json!(true)),
+        ("/order/simulated", Value::Null),
+        ("/timeout_s", json!(u64::MAX)),
+        ("/order/footprint", json!(0)),
+        ("/order/sample", json!(0)),
+    ] {
+        let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
+        let mut line = sent.clone();
+        let fields = line.pointer_mut(parent).and_then(Value::as_object_mut).expect("an object");
+        fields.insert(name.to_owned(), value);
+        let answer = worker(&room, &[line.to_string()]).expect(2).says(&[&pointer[1..].replace('/', ".")]);
+        assert!(answer.stderr.lines().count() == 1 && answer.stdout.is_empty(), "{answer:?}");
+    }
+    // A worker's own process has such orders, of its run alone.
+    let mut order = sent["order"].clone();
+    order["ground"] = ground;
+    order["idle_window"] = json!(false);
+    let file = room.give("order", order.to_string());
+    for inside in [vec!["cell"], vec!["task", "x"], vec!["sampler", "1"], vec!["guard"]] {
+        let mut command = room.command(&inside);
+        command.stdin(Stdio::from(fs::File::open(&file).expect("it was written")));
+        room.start(command).wait().expect(2).says(&["only pagelab itself starts this"]);
+    }
+    assert_eq!(fs::read_to_string(&precious).expect("it is there"), "kept");
+    assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1);
+    room.assert_nothing_left("lines that were refused");
 }
 
 /// A line whose cell takes longer than any test waits.

@@ -7,7 +7,7 @@ use units::Picos;
 
 /// The time between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "Picos", into = "Picos")]
 pub struct Every(Picos);
 
 const UNITS: [(&str, Picos); 4] = [
@@ -17,6 +17,8 @@ const UNITS: [(&str, Picos); 4] = [
     ("h", Picos::from_secs(3600)),
 ];
 
+/// Shorter than it takes to read all counters of a real kernel.
+const MIN: Picos = Picos::from_micros(1000);
 /// Longer than any run: 24 hours.
 const MAX: Picos = Picos::from_secs(24 * 3600);
 
@@ -36,6 +38,22 @@ impl fmt::Display for Every {
     }
 }
 
+impl TryFrom<Picos> for Every {
+    type Error = String;
+
+    fn try_from(time: Picos) -> Result<Self, String> {
+        let (min, max) = (MIN.0, MAX.0);
+        let is_one = (MIN..=MAX).contains(&time);
+        is_one.then_some(Self(time)).ok_or_else(|| format!("expected {min} to {max} picoseconds, found {}", time.0))
+    }
+}
+
+impl From<Every> for Picos {
+    fn from(every: Every) -> Self {
+        every.0
+    }
+}
+
 impl FromStr for Every {
     type Err = String;
 
@@ -45,8 +63,8 @@ impl FromStr for Every {
         let (number, unit) = text.split_at(digits);
         let unit = UNITS.into_iter().find(|(name, _)| *name == unit).map(|(_, unit)| unit);
         let time = number.parse().ok().zip(unit).and_then(|(number, unit): (u64, _)| unit.0.checked_mul(number));
-        let time = time.map(Picos).filter(|time| (Picos(1)..=MAX).contains(time));
-        time.map(Self).ok_or_else(|| "expected a time from 1ms to 24h, such as 100ms, 1s, 5min or 1h".to_owned())
+        let time = time.and_then(|time| Self::try_from(Picos(time)).ok());
+        time.ok_or_else(|| "expected a time from 1ms to 24h, such as 100ms, 1s, 5min or 1h".to_owned())
     }
 }
 

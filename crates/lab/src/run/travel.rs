@@ -3,6 +3,8 @@
 //! A line out has all that a worker needs, and says of which program it is. A line back is a record as `result.jsonl` has it. Who
 //! carries lines to and fro (docs/cluster.md) may lose, repeat, cut and mix them: they are judged by what is in them.
 
+mod line;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -11,37 +13,21 @@ use std::{
 
 use linux::worker::{self, WorkerError};
 use report::{Cell, Key, Record, Store};
-use serde::{Deserialize, Serialize};
 
+use self::line::{Sent, Travelling, VERSION};
 use super::{
     directory::{self, Opened, column_of_system},
     key_of, read_identity, sim_order, sim_system,
 };
 use crate::{
-    cell::Order,
     evidence::HASH_DIGITS,
     plan::{Place, Plan, Request, Start, UsageError},
     provenance,
     simulated::with_settings,
 };
 
-/// The version of lines out.
-const VERSION: u32 = 1;
 /// Lines, or cells, that a message names.
 const NAMED: usize = 3;
-
-/// A line out.
-#[derive(Debug, Serialize, Deserialize)]
-struct Travelling {
-    /// [`VERSION`].
-    pagelab_cell: u32,
-    /// Hash of the program's sources.
-    program: String,
-    /// Seconds that the cell may take.
-    timeout_s: u64,
-    /// The work.
-    order: Order,
-}
 
 /// Lines that came back from somewhere.
 #[derive(Debug)]
@@ -97,6 +83,11 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
             _ => return Err(UsageError("cells: only simulated cells travel".to_owned())),
         }
     }
+    if plan.trace || plan.map {
+        return Err(UsageError(
+            "cells: --trace and --map write files beside the result, which do not travel".to_owned(),
+        ));
+    }
     let Opened { mut store, done, systems } = directory::open(directory, &plan)?;
     let mut lines = Vec::new();
     for session in &plan.sessions {
@@ -108,6 +99,7 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
         }
         for key in session.keys.iter().filter(|key| !done.contains(key)) {
             let order = sim_order((&plan, session), (variant, start, None), &machine, directory, key);
+            let order = Sent::of(order).map_err(|problem| UsageError(format!("cells: {problem}")))?;
             let program = provenance::PROGRAM_HASH.to_owned();
             let line = Travelling { pagelab_cell: VERSION, program, timeout_s: plan.timeout_s, order };
             lines.push(serde_json::to_string(&line).expect("an order serialises"));
@@ -121,19 +113,20 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
 /// # Errors
 /// A line that is none, or of another program; a cell that gave no result.
 pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
-    let line = read(line)?;
+    let program = Travelling::program_of(line).map_err(no_line)?;
     let own = provenance::PROGRAM_HASH;
-    if line.program != own {
+    if program != own {
         let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
         return Err(super::RunError::Usage(UsageError(format!(
             "worker: the line is of program {}, and this one is {}; build it from the same sources",
-            short(&line.program),
+            short(&program),
             short(own)
         ))));
     }
-    let order = serde_json::to_vec(&line.order).expect("an order serialises");
-    let who = format!("{} {} seed {}", line.order.key.kernel, line.order.key.case, line.order.key.seed);
-    match worker::run(&order, Some(line.timeout_s), stop) {
+    let Travelling { timeout_s, order, .. } = read(line)?;
+    let who = format!("{} {} seed {}", order.key.kernel, order.key.case, order.key.seed);
+    let order = serde_json::to_vec(&order.into_order()).expect("an order serialises");
+    match worker::run(&order, Some(timeout_s), stop) {
         Ok(line) => Ok(line),
         Err(WorkerError::Interrupted) => Err(super::RunError::InterruptedEarly),
         Err(WorkerError::Refused(reason)) => Err(super::RunError::Usage(UsageError(format!("{who}: {reason}")))),
@@ -142,9 +135,11 @@ pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
 }
 
 fn read(line: &str) -> Result<Travelling, UsageError> {
-    let bad = |problem: String| UsageError(format!("worker: expected a line of pagelab cells: {problem}"));
-    let line: Travelling = serde_json::from_str(line).map_err(|error| bad(error.to_string()))?;
-    if line.pagelab_cell == VERSION { Ok(line) } else { Err(bad(format!("it has version {}", line.pagelab_cell))) }
+    Travelling::read(line).map_err(no_line)
+}
+
+fn no_line(problem: String) -> UsageError {
+    UsageError(format!("worker: expected a line of pagelab cells: {problem}"))
 }
 
 /// The lines out, of these, whose cells are missing.

@@ -8,4 +8,5 @@ mod short;
 mod statistics;
 mod store;
 mod tables;
+mod whole;
 mod will_it_scale;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagelab_report::{
     Better, Cell, Duration, Footprint, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Sample, Series,
-    Skipped, SlowPath, Store, StoreError, System, Target, Torn, write_whole,
+    Skipped, SlowPath, Store, StoreError, System, Target, Torn,
 };
 
 /// A directory of its own for one test, removed with it.
@@ -207,23 +207,6 @@ fn a_number_that_json_lacks_is_refused_and_nothing_is_written() {
     let mut store = Store::create(&dir.0).expect("an empty directory");
     assert!(matches!(store.append(&cell(f64::NAN)), Err(StoreError::Unreadable { .. })));
     assert_eq!(fs::read(dir.file()).expect("readable"), b"");
-}
-
-#[test]
-fn a_file_is_replaced_whole_and_leaves_no_remnant() {
-    let dir = Scratch::new();
-    let path = dir.0.join("table.txt");
-    write_whole(&path, b"first, and longer").expect("written");
-    write_whole(&path, b"second").expect("written");
-    assert_eq!(fs::read(&path).expect("readable"), b"second");
-    assert_eq!(fs::read_dir(&dir.0).expect("listed").count(), 1);
-
-    // A directory in its place cannot be renamed over.
-    let taken = dir.0.join("taken");
-    fs::create_dir(&taken).expect("made");
-    let message = write_whole(&taken, b"x").expect_err("refused").to_string();
-    assert!(message.starts_with(&format!("cannot write {}: ", taken.display())), "{message}");
-    assert_eq!(fs::read_dir(&dir.0).expect("listed").count(), 2);
 }
 
 #[test]
