@@ -183,7 +183,8 @@ Examples:
   pagelab run thpscale-4.1 --seeds 8 --sample 100ms --map --report report.html
 
 Results: one line per cell in DIR/result.jsonl, written when the cell is done. `-o DIR` on an unfinished result of the
-same run goes on from there; `pagelab show DIR` prints its tables again.
+same run goes on from there; `pagelab show DIR` prints its tables again. Lines have checksums: what was altered since is
+named and refused, and the same run with `-o DIR` works on that again.
 Exit status: 0 done, 1 a cell failed, 2 wrong input or a target that cannot be had, 130 interrupted.")]
 pub(crate) struct Run {
     #[arg(help = "Name or path of an experiment (`pagelab list experiments`)", long_help = experiments())]

@@ -48,7 +48,13 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     match dispatch(command) {
-        Ok(code) => code,
+        Ok(code) => {
+            for notice in lab::notice::take() {
+                let _ = writeln!(io::stderr(), "pagelab: {notice}");
+            }
+            code
+        }
+        // An error is one message.
         Err(error) => {
             let _ = writeln!(io::stderr(), "pagelab: {error:#}");
             ExitCode::from(status(&error))

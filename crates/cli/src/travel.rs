@@ -9,7 +9,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
-    thread,
 };
 
 use lab::{
@@ -37,10 +36,10 @@ fn in_lines(lines: &[String]) -> String {
 pub(crate) fn worker() -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
-    stop_when_unread(&stop);
+    stop_when_unread(&stop)?;
     // A thread of its own reads: reading goes on after a signal.
     let (send, lines) = mpsc::sync_channel(0);
-    thread::spawn(move || io::stdin().lines().try_for_each(|line| send.send(line)));
+    linux::worker::start(move || io::stdin().lines().try_for_each(|line| send.send(line)))?;
     let mut code = ExitCode::SUCCESS;
     loop {
         let line = match lines.recv_timeout(LOOK_UP) {
@@ -98,7 +97,7 @@ fn read(path: &Path) -> Result<Lines, UsageError> {
     let read = if path == Path::new("-") {
         io::stdin().lock().read_to_end(&mut bytes).map(drop)
     } else {
-        std::fs::read(path).map(|found| bytes = found)
+        report::check_regular(path).and_then(|()| std::fs::read(path)).map(|found| bytes = found)
     };
     read.map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
     Ok(Lines { from: path.display().to_string(), bytes })

@@ -16,6 +16,7 @@ pub mod machine;
 mod metrics;
 pub mod mmtests;
 pub mod named;
+pub mod notice;
 mod over_time;
 pub mod perfetto;
 pub mod plan;

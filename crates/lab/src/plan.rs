@@ -244,6 +244,12 @@ impl Session {
         }
     }
 
+    /// The column of its cells.
+    pub(crate) fn column(&self) -> Column {
+        let (kernel, machine) = (self.kernel.clone(), self.machine.name.clone());
+        Column { result: None, target: self.target(), kernel, machine }
+    }
+
     /// What workloads take for the memory of the machine, before it is there to be asked.
     pub fn memory(&self) -> Bytes {
         match self.place {
@@ -285,12 +291,7 @@ impl Session {
         let Place::Sim { variant, chosen_for, twin_of, start, accelerators } = &self.place else { return None };
         let machine = self.place.as_fast_as_its_guest(self.machine.clone(), 1);
         Some(Simulated {
-            column: Column {
-                result: None,
-                target: Target::Sim,
-                kernel: self.kernel.clone(),
-                machine: self.machine.name.clone(),
-            },
+            column: self.column(),
             variant: Recorded::of(variant),
             chosen_for: chosen_for.clone(),
             twin_of: twin_of.clone(),
@@ -393,6 +394,9 @@ pub struct Identity {
     /// The run as its user asked for it; none in results of earlier programs. Other words for it do not make another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
+    /// Checksums of the lines of `result.jsonl`, in order, once the run has ended with all of its cells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Vec<String>>,
 }
 
 /// A simulated column: what it needs for explaining itself.
@@ -512,6 +516,7 @@ impl Plan {
             map: self.map,
             presentation: Some(self.presentation.clone()),
             asked: Some(self.asked.clone()),
+            lines: None,
         }
     }
 }

@@ -4,6 +4,7 @@ mod at_once;
 mod boot;
 mod by_hand;
 mod directory;
+mod held;
 mod outside;
 mod planned;
 mod states;
@@ -38,12 +39,12 @@ use units::Bytes;
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
-    directory::{Opened, column_of_system, discard, fresh_directory, open, with_seeds_that_are_there},
+    directory::{Opened, column_of_system, discard, finish, fresh_directory, open, with_seeds_that_are_there},
     outside::Outside,
     planned::planned,
     system::{capture_json, system},
 };
-pub(crate) use self::{boot::planned_nodes, states::path as state_path};
+pub(crate) use self::{boot::planned_nodes, held::read, states::path as state_path};
 use crate::{
     cell::{Order, Simulated},
     import::import,
@@ -115,8 +116,11 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
     let request = &with_seeds_that_are_there(request)?;
     let (plan, notes) = planned(request, stop, progress)?;
     let directory = request.out.clone().map_or_else(|| fresh_directory(&plan), Ok)?;
-    let Opened { store, done, systems } = open(&directory, &plan)?;
+    let Opened { store, done, systems, is_finished, note } = open(&directory, &plan)?;
     planned::tell(&plan, &notes, (!request.targets.is_empty(), &done), progress);
+    if let Some(note) = note {
+        progress.note(&note);
+    }
     if !done.is_empty() {
         progress.note(&format!("resuming {}: {} of {} cells are there", directory.display(), done.len(), plan.cells()));
     }
@@ -128,7 +132,7 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
     let mut runner =
         Runner { plan: &plan, store, systems, done, measured: finished, finished, failures, unable, stop, progress };
     let outcome = plan.sessions.iter().try_for_each(|session| runner.session(session));
-    let Runner { failures, done, measured, unable, .. } = runner;
+    let Runner { mut store, mut failures, done, measured, unable, .. } = runner;
     if outcome.is_ok() && measured == 0 && failures.is_empty() {
         discard(&directory);
         return Err(RunError::Usage(UsageError(format!("nothing can run here: {}", unable.join("; ")))));
@@ -137,6 +141,9 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
     let is_refused = finished == 0 && matches!(outcome, Err(Stopped::Refused(_)));
     if is_refused || (outcome.is_err() && done.is_empty()) {
         discard(&directory);
+    }
+    if outcome.is_ok() && failures.is_empty() && !is_finished && done.len() == plan.cells() {
+        failures = finish(&directory, &mut store).map_err(|error| RunError::Failed(error.to_string()))?;
     }
     match outcome {
         Ok(()) => Ok(Finished { directory, cells: measured, failures }),
@@ -185,9 +192,7 @@ fn key_of(record: &Record) -> Option<&Key> {
 
 /// What the result in `directory` is the result of.
 pub fn read_identity(directory: &Path) -> Result<Identity, UsageError> {
-    let file = directory.join(IDENTITY_FILE);
-    let text = std::fs::read(&file).map_err(|error| UsageError(format!("{}: {error}", file.display())))?;
-    serde_json::from_slice(&text).map_err(|error| UsageError(format!("{}: {error}", file.display())))
+    held::identity(directory).map(|known| known.identity)
 }
 
 /// KVM where it boots the kernel, else translation.
@@ -261,7 +266,9 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn session(&mut self, session: &Session) -> Result<(), Stopped> {
         let missing: Vec<_> = session.keys.iter().filter(|key| !self.done.contains(key)).cloned().collect();
-        if missing.is_empty() {
+        // A line about a system that was lost is written again, though all of its cells are there. A guest's comes with a boot.
+        let is_described = matches!(session.place, Place::Vm { .. }) || self.systems.contains(&session.column());
+        if missing.is_empty() && (is_described || session.keys.is_empty()) {
             return Ok(());
         }
         match &session.place {
@@ -429,8 +436,8 @@ impl Runner<'_> {
     /// The machine of a twin: as its real kernel said it is, in its last capture.
     fn found(&self, real: &Column) -> Result<Option<Machine>, Stopped> {
         let directory = &self.directory();
-        let records = Store::read(directory)?.records;
-        let captures = records.iter().rev().find_map(|record| match record {
+        let lines = Store::read(directory)?.whole;
+        let captures = lines.iter().rev().find_map(|line| match &line.record {
             Record::System(system)
                 if (system.target, &system.kernel, &system.machine) == (real.target, &real.kernel, &real.machine) =>
             {

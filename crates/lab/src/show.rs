@@ -24,7 +24,7 @@ use std::{
 };
 
 use report::{
-    Beside, Cell, Contents, Key, Page, Part, Published, Record, Report, Skipped, Store, System, Target, WIDTH,
+    Beside, Cell, Contents, Key, Page, Part, Published, Record, Report, Skipped, System, Target, WIDTH,
     compare::{Comparison, Gates, summary_of},
     footprint::footprint_text,
     frontier, frontier_csv, frontier_text,
@@ -43,7 +43,7 @@ use crate::{
     plan::{Identity, Seeds, Simulated, UsageError},
     presentation::Presentation,
     provenance,
-    run::{self, IDENTITY_FILE, read_identity},
+    run::{self, IDENTITY_FILE},
     suggest::Again,
 };
 
@@ -187,8 +187,7 @@ pub(crate) fn contents_like(
     let (mut identity, mut contents) = if is_from_elsewhere {
         mmtests::contents(directory, like)?
     } else {
-        let contents = Store::read(directory).map_err(UsageError::from);
-        let (identity, mut contents) = (read_identity(directory)?, contents?);
+        let (identity, mut contents) = run::read(directory)?;
         counted::fill(&identity, &mut contents.records);
         (identity, contents)
     };

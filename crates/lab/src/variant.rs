@@ -22,6 +22,9 @@ use units::Bytes;
 
 use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown};
 
+/// Parents in a chain, at most.
+const PARENTS_MAX: usize = 64;
+
 /// The variant that means the kernel this program runs on.
 pub const HOST: &str = "host";
 
@@ -140,6 +143,9 @@ fn read(
     let document = source.parse()?;
     file::read(document.root(), source.name(), |root, parent| {
         let line = [below, &[source.file()]].concat();
+        if line.len() > PARENTS_MAX {
+            return Err(root.error("parent", format!("expected a chain of at most {PARENTS_MAX} parents")));
+        }
         let (base, wanted) = variant::split_patches(parent).map_err(|error| root.error("parent", error.to_string()))?;
         let found = find(base, lookup).map_err(|error| match error.file {
             Some(file) => root.error("parent", format!("{file} {}", error.message)),

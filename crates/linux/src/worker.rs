@@ -17,7 +17,10 @@ use std::{
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::signal::{Signal, kill},
+    sys::{
+        signal::{Signal, kill},
+        wait::waitpid,
+    },
     unistd::Pid,
 };
 
@@ -66,8 +69,10 @@ pub fn run(order: &[u8], timeout_s: Option<u64>, stop: &AtomicBool) -> Result<St
     let mut command = Command::new("/proc/self/exe");
     command.arg(CELL_COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = die_with_parent(&mut command).spawn()?;
-    let output = reader(child.stdout.take());
-    let complaints = reader(child.stderr.take());
+    let readers = reader(child.stdout.take()).and_then(|output| Ok((output, reader(child.stderr.take())?)));
+    let (output, complaints) = readers.inspect_err(|_| {
+        let _ = child.kill().and_then(|()| child.wait());
+    })?;
     // An order is far smaller than a pipe's buffer, so this does not block on a worker that does not read.
     let sent = child.stdin.take().expect("the worker's input is a pipe").write_all(order);
     let status = wait(child, timeout_s, stop);
@@ -92,9 +97,12 @@ pub fn run(order: &[u8], timeout_s: Option<u64>, stop: &AtomicBool) -> Result<St
 
 /// Sets the flag once nothing can read the standard output of this process: the process at the other end of the pipe has ended,
 /// and work for it is in vain. A file or a terminal can always be read.
-pub fn stop_when_unread(stop: &Arc<AtomicBool>) {
+///
+/// # Errors
+/// No thread can be had.
+pub fn stop_when_unread(stop: &Arc<AtomicBool>) -> io::Result<()> {
     let stop = Arc::clone(stop);
-    thread::spawn(move || {
+    start(move || {
         let stdout = io::stdout();
         // An error is reported without being asked for.
         let mut watched = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
@@ -103,12 +111,19 @@ pub fn stop_when_unread(stop: &Arc<AtomicBool>) {
             told = poll(&mut watched, PollTimeout::NONE);
         }
         stop.store(told.is_ok(), Ordering::Relaxed);
-    });
+    })?;
+    Ok(())
 }
 
-fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+/// Starts a thread, if the system has one: a limit of processes counts threads too.
+pub fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<thread::JoinHandle<T>> {
+    let explain = |error: io::Error| io::Error::new(error.kind(), format!("no thread can be started: {error}"));
+    thread::Builder::new().spawn(work).map_err(explain)
+}
+
+fn reader(stream: Option<impl Read + Send + 'static>) -> io::Result<thread::JoinHandle<String>> {
     let mut stream = stream.expect("the worker's streams are pipes");
-    thread::spawn(move || {
+    start(move || {
         let mut bytes = Vec::new();
         // What was read before an error is still worth showing.
         let _ = stream.read_to_end(&mut bytes);
@@ -119,7 +134,11 @@ fn reader(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Stri
 fn wait(mut child: Child, timeout_s: Option<u64>, stop: &AtomicBool) -> Result<ExitStatus, WorkerError> {
     let pid = Pid::from_raw(child.id().cast_signed());
     let (ended, end) = mpsc::channel();
-    thread::spawn(move || ended.send(child.wait()));
+    let waiting = start(move || ended.send(child.wait()));
+    if let Err(error) = waiting {
+        let _ = kill(pid, Signal::SIGKILL).and_then(|()| waitpid(pid, None));
+        return Err(error.into());
+    }
     let Some(timeout_s) = timeout_s else {
         return Ok(end.recv().expect("the waiting thread sends before it ends")?);
     };

@@ -31,6 +31,7 @@ pub mod perfetto;
 pub mod published;
 pub mod quantity;
 pub mod record;
+pub mod seal;
 pub mod series;
 pub mod short;
 pub mod slow_path;
@@ -65,6 +66,8 @@ pub use self::record::{
 pub use self::series::{Sample, Series};
 pub use self::short::{Beside, WIDTH, to_short};
 pub use self::slow_path::SlowPath;
-pub use self::store::{Contents, RESULT_FILE, Store, StoreError, Torn};
+pub use self::store::{
+    ALTERED, Contents, Line, Lines, NoRecord, RESULT_FILE, Rejected, Store, StoreError, Torn, read_line,
+};
 pub use self::table::{Against, Baseline, ColumnHead, Form, Kind, Layout, Report, Row, Table, Value};
-pub use self::whole::{check_whole, write_all_whole, write_whole};
+pub use self::whole::{check_regular, check_whole, write_all_whole, write_whole};

@@ -60,6 +60,16 @@ pub fn write_all_whole(files: &[(&Path, &[u8])]) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Replaces a regular file, and returns it open for appending. No other process has had its lock in between.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<File, StoreError> {
+    let place = end_of(path).map_err(io_error("write", path))?;
+    let partial = Partial::open(&place).and_then(|partial| partial.write(bytes)).map_err(io_error("write", path))?;
+    let directory = partial.directory.clone();
+    let file = partial.keep().map_err(io_error("write", path))?;
+    sync_directory(&directory)?;
+    Ok(file)
+}
+
 /// Whether [`write_whole`] could write a file now, to be asked before the work whose outcome goes there. What is there stays.
 ///
 /// # Errors
@@ -70,6 +80,15 @@ pub fn check_whole(path: &Path) -> Result<(), StoreError> {
         // To open one may mean something to the process at its other end.
         Goal::Device | Goal::Pipe => Ok(()),
     }
+}
+
+/// Whether a path leads to a regular file, which can be read without waiting for another process.
+///
+/// # Errors
+/// The path leads to something else, or nowhere.
+pub fn check_regular(path: &Path) -> io::Result<()> {
+    let kind = fs::metadata(path)?.file_type();
+    if kind.is_file() { Ok(()) } else { Err(unfit("a file", kind)) }
 }
 
 /// The end of a path that is written to.

@@ -105,7 +105,7 @@ fn a_full_disk_is_named_and_the_run_goes_on_when_there_is_room() {
     let answer = short_of_room(&room, some, &into("some")).expect(1);
     says_once(&answer, "cannot append to some/result.jsonl: File too large");
     let contents = Store::read(&room.here().join("some")).expect("it can be read");
-    assert!(contents.torn.is_none() && !contents.records.is_empty(), "{contents:?}");
+    assert!(contents.torn.is_none() && !contents.whole.is_empty(), "{contents:?}");
     room.run(&into("some")).expect(0);
     assert_eq!(measured(&room.here().join("some")), measured(&room.here().join("whole")));
 }

@@ -9,6 +9,7 @@ mod cli;
 mod columns;
 mod compare;
 mod compare_own;
+mod damage;
 mod determinism;
 mod ends;
 mod evidence;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use report::{Record, Store, Target};
+use report::{Record, Target};
 
 use super::{Figures, figures};
 use crate::{plan::UsageError, run};
@@ -45,5 +45,5 @@ pub fn simulated(directory: &Path) -> Result<Option<Figures>, UsageError> {
 }
 
 fn read(directory: &Path) -> Result<Vec<Record>, UsageError> {
-    Ok(Store::read(directory).map_err(UsageError::from)?.records)
+    run::read(directory).map(|(_, contents)| contents.records)
 }

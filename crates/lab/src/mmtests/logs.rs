@@ -391,19 +391,26 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>, UsageError> {
     Ok(names)
 }
 
+/// More than the log of any run has; a damaged or wicked file may unpack to anything.
+const UNPACKED_MAX: u64 = 256 << 20;
+
 /// A file, unpacked where its name says that it is packed.
 pub(super) fn read_packed(path: &Path) -> Result<Vec<u8>, UsageError> {
     let mistake = |error: std::io::Error| UsageError(format!("{}: {error}", path.display()));
-    let bytes = std::fs::read(path).map_err(mistake)?;
+    let bytes = report::check_regular(path).and_then(|()| std::fs::read(path)).map_err(mistake)?;
     let mut text = Vec::new();
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("gz") => GzDecoder::new(bytes.as_slice()).read_to_end(&mut text),
-        Some("xz") => liblzma::read::XzDecoder::new(bytes.as_slice()).read_to_end(&mut text),
+        Some("gz") => GzDecoder::new(bytes.as_slice()).take(UNPACKED_MAX + 1).read_to_end(&mut text),
+        Some("xz") => liblzma::read::XzDecoder::new(bytes.as_slice()).take(UNPACKED_MAX + 1).read_to_end(&mut text),
         Some("zst") => {
             return Err(UsageError(format!("{}: unpack it first: zstd -d {0}", path.display())));
         }
         _ => return Ok(bytes),
     }
     .map_err(|error| UsageError(format!("{}: cannot be unpacked, it may be cut short: {error}", path.display())))?;
+    if text.len() as u64 > UNPACKED_MAX {
+        let most = UNPACKED_MAX >> 20;
+        return Err(UsageError(format!("{}: it unpacks to more than {most} MiB, which no log has", path.display())));
+    }
     Ok(text)
 }

@@ -68,7 +68,7 @@ pub(crate) fn contents(path: &Path, like: Option<&Like>) -> Result<(Identity, Co
         }
         records.extend(cells.into_iter().map(Record::Cell));
     }
-    Ok((identity.expect("made above"), Contents { records, torn: None }))
+    Ok((identity.expect("made above"), Contents { records }))
 }
 
 fn unknown_identity(keys: Vec<Key>, layout: Option<Layout>) -> Identity {
@@ -89,6 +89,7 @@ fn unknown_identity(keys: Vec<Key>, layout: Option<Layout>) -> Identity {
             rules: BTreeMap::new(),
         }),
         asked: None,
+        lines: None,
     }
 }
 

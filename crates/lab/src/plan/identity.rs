@@ -12,19 +12,28 @@ const NAMED_MAX: usize = 4;
 const HASH_DIGITS: usize = 8;
 
 impl Identity {
+    /// The keys that `run.json` may have, beside its checksum.
+    pub(crate) const KEYS: [&str; 9] =
+        ["program", "keys", "machines", "simulated", "layout", "sample", "map", "presentation", "lines"];
+
     /// The seeds that its cells have.
     pub(crate) fn seeds(&self) -> Option<Seeds> {
         Seeds::around(self.keys.iter().map(|key| key.seed))
     }
 
-    /// Whether a run of this identity goes on as `other`: both are of the same run, in whatever words it was asked for and
-    /// however their results are printed, and `other` has at least its seeds.
+    /// Whether a run of this identity goes on as `other`: both are of the same run, in whatever words it was asked for, however
+    /// their results are printed and however far they are, and `other` has at least its seeds.
     pub(crate) fn goes_on_as(&self, other: &Self) -> bool {
         let seeds = self.seeds();
         let is_here = |key: &&Key| seeds.is_some_and(|seeds| seeds.contains(key.seed));
         let keys = other.keys.iter().filter(is_here).cloned().collect();
-        let as_asked = Self { presentation: other.presentation.clone(), asked: other.asked.clone(), ..self.clone() };
-        as_asked == Self { keys, ..other.clone() }
+        let here = Self {
+            presentation: other.presentation.clone(),
+            asked: other.asked.clone(),
+            lines: other.lines.clone(),
+            ..self.clone()
+        };
+        here == Self { keys, ..other.clone() }
     }
 
     /// Lists the differences between this run and `other`, as `NAME: OLD there, NEW here`.

@@ -32,9 +32,10 @@ pub(super) fn in_order<T: Sync, R: Send, E>(
     let mut outcome = Ok(());
     thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
+        let mut started = 0;
         for _ in 0..workers.min(items.len()) {
             let (tell, next, work) = (tell.clone(), &next, &work);
-            scope.spawn(move || {
+            let thread = thread::Builder::new().spawn_scoped(scope, move || {
                 let mut at = next.fetch_add(1, Ordering::Relaxed);
                 while let Some(item) = items.get(at) {
                     // The other end goes away only with the scope.
@@ -43,8 +44,20 @@ pub(super) fn in_order<T: Sync, R: Send, E>(
                     at = next.fetch_add(1, Ordering::Relaxed);
                 }
             });
+            // Those that are there do the work of all.
+            if thread.is_err() {
+                break;
+            }
+            started += 1;
         }
         drop(tell);
+        if started == 0 {
+            outcome = items.iter().try_for_each(|item| {
+                hear(item, News::Began)?;
+                hear(item, News::Done(work(item)))
+            });
+            return;
+        }
         let mut waiting = BTreeMap::new();
         let mut kept = 0;
         let mut note = |failed: Result<(), E>| {

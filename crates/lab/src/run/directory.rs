@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use report::{Column, Key, Record, Store, StoreError};
+use report::{Column, Key, Lines, Record, Store, StoreError};
 
-use super::{IDENTITY_FILE, RESULTS, key_of, read_identity, states};
+use super::{IDENTITY_FILE, RESULTS, held, key_of, read_identity, states};
 use crate::{
     plan::{Identity, Plan, Request, Seeds, UsageError},
     provenance,
@@ -22,6 +22,15 @@ pub(super) fn discard(directory: &Path) {
     }
     states::discard(directory);
     discard_files(directory);
+    let _ = std::fs::remove_dir(directory);
+    if directory.parent() == Some(Path::new(RESULTS)) {
+        let _ = std::fs::remove_dir(RESULTS);
+    }
+}
+
+/// Removes a result file that has no line yet, and the directory if nothing else is in it.
+fn leave(directory: &Path) {
+    let _ = std::fs::remove_file(directory.join(report::RESULT_FILE));
     let _ = std::fs::remove_dir(directory);
     if directory.parent() == Some(Path::new(RESULTS)) {
         let _ = std::fs::remove_dir(RESULTS);
@@ -64,6 +73,10 @@ pub(super) struct Opened {
     pub(super) done: BTreeSet<Key>,
     /// The columns whose system is there.
     pub(super) systems: BTreeSet<Column>,
+    /// Whether the run has ended, and all is as it was then.
+    pub(super) is_finished: bool,
+    /// What was not as it was written, and is made again.
+    pub(super) note: Option<String>,
 }
 
 /// Makes the result directory, or opens it to go on with the same run.
@@ -76,29 +89,86 @@ pub(super) fn open(directory: &Path, plan: &Plan) -> Result<Opened, UsageError> 
         check_same(directory, &identity)?;
     }
     std::fs::create_dir_all(directory).map_err(|error| UsageError(format!("cannot create {place}: {error}")))?;
-    let (mut store, records) = match Store::create(directory) {
-        Err(StoreError::Exists { .. }) => {
-            Store::open(directory).map(|(store, contents)| (store, contents.records)).map_err(UsageError::from)?
-        }
-        made => (made.map_err(UsageError::from)?, Vec::new()),
+    let (store, lines) = match Store::create(directory) {
+        Err(StoreError::Exists { .. }) => Store::open(directory).map_err(UsageError::from)?,
+        made => (made.map_err(UsageError::from)?, Lines::default()),
     };
+    let is_empty = lines.whole.is_empty() && lines.rejected.is_empty();
     // Nobody else writes here from now on.
-    let is_written = is_known() && !check_same(directory, &identity)?;
-    if !is_known() && !records.is_empty() {
+    let is_growing = is_known() && check_same(directory, &identity)?;
+    if !is_known() && !is_empty {
         return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
     }
-    if !is_written {
+    if !is_known() {
         // Before the first line, so that a run that is killed at once can be resumed too.
-        let text = serde_json::to_vec_pretty(&identity).expect("an identity serialises");
-        report::write_whole(&directory.join(IDENTITY_FILE), &text).map_err(UsageError::from)?;
+        held::write_identity(directory, &identity, true).inspect_err(|_| leave(directory))?;
     }
-    if records.is_empty() {
-        for skipped in &plan.skipped {
-            store.append(&Record::Skipped(skipped.clone())).map_err(UsageError::from)?;
+    go_on(directory, plan, is_growing, (store, lines))
+}
+
+/// Takes what is in a result directory as far as it is as it was written, and removes the rest.
+fn go_on(
+    directory: &Path,
+    plan: &Plan,
+    is_growing: bool,
+    (mut store, lines): (Store, Lines),
+) -> Result<Opened, UsageError> {
+    let known = held::identity(directory)?;
+    let mut held = held::hold(directory, &known, lines);
+    if !known.is_sealed || held.rejected.iter().any(|rejected| rejected.is_foreign) {
+        // What may be of another program is not ours to remove.
+        held.check(directory)?;
+    }
+    held.reject_what_lacks_something(&known.identity);
+    let problems = held.problems(directory);
+    if is_growing {
+        held::write_identity(directory, &plan.identity(), known.is_sealed)?;
+    } else if !held.is_finished {
+        held::unfinish(directory, &known)?;
+    }
+    if !held.rejected.is_empty() {
+        store.keep(&held.kept.iter().map(|line| line.number).collect::<Vec<_>>()).map_err(UsageError::from)?;
+    }
+    let records: Vec<&Record> = held.kept.iter().map(|line| &line.record).collect();
+    if records.is_empty() || !problems.is_empty() {
+        let skipped = plan.skipped.iter().map(|skipped| Record::Skipped(skipped.clone()));
+        for skipped in skipped.filter(|skipped| !records.contains(&skipped)) {
+            store.append(&skipped).map_err(UsageError::from)?;
         }
     }
-    let done = records.iter().filter_map(key_of).cloned().collect();
-    Ok(Opened { store, done, systems: records.iter().filter_map(column_of_system).collect() })
+    let note = (!problems.is_empty()).then(|| format!("{}; what is lost is made again", held::in_words(&problems)));
+    Ok(Opened {
+        store,
+        done: records.iter().filter_map(|record| key_of(record)).cloned().collect(),
+        systems: records.iter().filter_map(|record| column_of_system(record)).collect(),
+        is_finished: held.is_finished && !is_growing,
+        note,
+    })
+}
+
+/// Puts the lines of a run with all of its cells in order, and notes that it has ended. Returns what is not as it was written.
+///
+/// # Errors
+/// Files that cannot be read or written.
+pub(super) fn finish(directory: &Path, store: &mut Store) -> Result<Vec<String>, UsageError> {
+    let known = held::identity(directory)?;
+    if !known.is_sealed {
+        return Ok(Vec::new());
+    }
+    let lines = Store::read(directory).map_err(UsageError::from)?;
+    let mut held = held::hold(directory, &known, lines);
+    held.reject_what_lacks_something(&known.identity);
+    let problems = held.problems(directory);
+    if !problems.is_empty() {
+        return Ok(problems);
+    }
+    let order = held::in_order(&known.identity, &held.kept);
+    if !order.is_sorted() {
+        store.keep(&order.iter().map(|at| held.kept[*at].number).collect::<Vec<_>>()).map_err(UsageError::from)?;
+    }
+    let lines = order.iter().map(|at| held.kept[*at].checksum.clone()).collect();
+    held::write_identity(directory, &Identity { lines: Some(lines), ..known.identity }, true)?;
+    Ok(Vec::new())
 }
 
 /// The column that a record describes the system of.

@@ -12,22 +12,23 @@ use std::{
 };
 
 use linux::worker::{self, WorkerError};
-use report::{Cell, Key, Record, Store};
+use report::{
+    ALTERED, Cell, Key, Record, Store, read_line,
+    seal::{Seal, seal},
+};
 
 use self::line::{Sent, Travelling, VERSION};
 use super::{
     directory::{self, Opened, column_of_system},
-    key_of, read_identity, sim_order, sim_system,
+    held, key_of, sim_order, sim_system,
 };
 use crate::{
     evidence::HASH_DIGITS,
+    notice,
     plan::{Place, Plan, Request, Start, UsageError},
     provenance,
     simulated::with_settings,
 };
-
-/// Lines, or cells, that a message names.
-const NAMED: usize = 3;
 
 /// Lines that came back from somewhere.
 #[derive(Debug)]
@@ -88,7 +89,8 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
             "cells: --trace and --map write files beside the result, which do not travel".to_owned(),
         ));
     }
-    let Opened { mut store, done, systems } = directory::open(directory, &plan)?;
+    let Opened { mut store, done, systems, note, .. } = directory::open(directory, &plan)?;
+    note.into_iter().for_each(notice::leave);
     let mut lines = Vec::new();
     for session in &plan.sessions {
         let Place::Sim { variant, start, .. } = &session.place else { unreachable!("looked at above") };
@@ -127,7 +129,11 @@ pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
     let who = format!("{} {} seed {}", order.key.kernel, order.key.case, order.key.seed);
     let order = serde_json::to_vec(&order.into_order()).expect("an order serialises");
     match worker::run(&order, Some(timeout_s), stop) {
-        Ok(line) => Ok(line),
+        // From here on the line is in others' hands.
+        Ok(line) => match read_line(line.as_bytes()) {
+            Ok(_) => Ok(String::from_utf8(seal(line.into_bytes())).expect("it is JSON")),
+            Err(none) => Err(super::RunError::Failed(format!("{who}: {}", none.reason))),
+        },
         Err(WorkerError::Interrupted) => Err(super::RunError::InterruptedEarly),
         Err(WorkerError::Refused(reason)) => Err(super::RunError::Usage(UsageError(format!("{who}: {reason}")))),
         Err(error) => Err(super::RunError::Failed(format!("{who}: {error}"))),
@@ -159,11 +165,18 @@ pub fn again(orders: &str, missing: &BTreeSet<Key>) -> Result<Vec<String>, Usage
 /// Lines of another program or of other cells, lines of one cell that differ, cells without a line.
 pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollected> {
     let place = directory.display();
-    let identity = read_identity(directory)?;
-    let (store, contents) = Store::open(directory).map_err(UsageError::from)?;
+    let known = held::identity(directory)?;
+    let identity = &known.identity;
+    let (mut store, own) = Store::open(directory).map_err(UsageError::from)?;
+    let mut held = held::hold(directory, &known, own);
+    held.reject_what_lacks_something(identity);
+    for problem in held.problems(directory) {
+        notice::leave(format!("{problem}; left out"));
+    }
     let wanted: BTreeSet<&Key> = identity.keys.iter().collect();
     let mut judge = Judge {
         program: &identity.program,
+        is_sealed: known.is_sealed,
         wanted: &wanted,
         found: BTreeMap::new(),
         problems: Vec::new(),
@@ -171,18 +184,20 @@ pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollec
         repeated: 0,
     };
     let mut before = Vec::new();
-    for record in contents.records {
+    for record in held.kept.into_iter().map(|line| line.record) {
         match key_of(&record) {
             Some(_) => judge.keep(&place.to_string(), record),
             None => before.push(record),
         }
     }
+    let is_whole = held.is_finished;
     for Lines { from, bytes } in lines {
         judge.read(from, bytes);
     }
     let Judge { found, problems, torn, repeated, .. } = judge;
     let missing: BTreeSet<Key> = identity.keys.iter().filter(|key| !found.contains_key(key)).cloned().collect();
-    if let Some(message) = problems_in_words(&problems) {
+    if !problems.is_empty() {
+        let message = held::in_words(&problems);
         return Err(NotCollected { error: UsageError(format!("collect: {message}; {place} is as it was")), missing });
     }
     if let Some(first) = missing.first() {
@@ -198,34 +213,35 @@ pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollec
         return Err(NotCollected { error: UsageError(message), missing });
     }
     let cells = found.len();
-    let bytes = in_order(before, &identity.keys, found);
-    report::write_whole(store.path(), &bytes).map_err(UsageError::from)?;
+    if !is_whole {
+        held::unfinish(directory, &known)?;
+        store.replace(&in_order(before, &identity.keys, found)).map_err(UsageError::from)?;
+        let problems = directory::finish(directory, &mut store)?;
+        if !problems.is_empty() {
+            return Err(UsageError(format!("collect: {}", held::in_words(&problems))).into());
+        }
+    }
     Ok(Collected { cells, repeated, torn })
 }
 
 /// The records that come before cells, and behind each system its cells in the order of the run.
-fn in_order(before: Vec<Record>, keys: &[Key], mut found: BTreeMap<Key, Record>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut write = |record: &Record| {
-        bytes.extend(serde_json::to_vec(record).expect("a record serialises"));
-        bytes.push(b'\n');
-    };
+fn in_order(before: Vec<Record>, keys: &[Key], mut found: BTreeMap<Key, Record>) -> Vec<Record> {
+    let mut records = Vec::new();
     for record in before {
-        write(&record);
-        let Some(column) = column_of_system(&record) else { continue };
-        for key in keys.iter().filter(|key| key.column() == column) {
-            found.remove(key).iter().for_each(&mut write);
-        }
+        let column = column_of_system(&record);
+        records.push(record);
+        let of_column = keys.iter().filter(|key| column.as_ref().is_some_and(|column| key.column() == *column));
+        records.extend(of_column.filter_map(|key| found.remove(key)));
     }
-    for key in keys {
-        found.remove(key).iter().for_each(&mut write);
-    }
-    bytes
+    records.extend(keys.iter().filter_map(|key| found.remove(key)));
+    records
 }
 
 /// Lines as they are judged.
 struct Judge<'a> {
     program: &'a str,
+    /// Whether lines have checksums.
+    is_sealed: bool,
     wanted: &'a BTreeSet<&'a Key>,
     found: BTreeMap<Key, Record>,
     /// Lines that must not be there.
@@ -241,41 +257,51 @@ impl Judge<'_> {
                 continue;
             }
             let place = format!("{from}:{number}");
-            match serde_json::from_slice::<serde_json::Value>(line) {
-                Err(error) if error.is_eof() => self.torn.push(place),
-                Err(error) => self.problems.push(format!("{place}: no result of a worker: {error}")),
-                Ok(value) => match serde_json::from_value::<Record>(value) {
-                    Ok(record) => self.keep(&place, record),
-                    Err(error) => self.problems.push(format!("{place}: no result of a worker: {error}")),
-                },
+            let json = serde_json::from_slice::<serde::de::IgnoredAny>(line);
+            if json.is_err_and(|error| error.is_eof()) {
+                self.torn.push(place);
+                continue;
+            }
+            match read_line(line) {
+                Ok((record, seal)) => self.keep_sealed(&place, record, seal),
+                Err(none) => self.problems.push(format!("{place}: no result of a worker: {}", none.reason)),
             }
         }
     }
 
+    /// Keeps a record if it is of the run, and its line is as the worker wrote it.
+    fn keep_sealed(&mut self, place: &str, record: Record, seal: Seal) {
+        let is_right = seal == Seal::Whole || (seal == Seal::Missing && !self.is_sealed);
+        if is_right {
+            return self.keep(place, record);
+        }
+        // What it is about may say more than that it was altered.
+        let problem = self.problem(&record).unwrap_or_else(|| ALTERED.to_owned());
+        self.problems.push(format!("{place}: {problem}"));
+    }
+
     fn keep(&mut self, place: &str, record: Record) {
-        let Some(key) = key_of(&record).cloned() else {
-            return self.problems.push(format!("{place}: of no cell"));
-        };
+        match (self.problem(&record), key_of(&record).cloned()) {
+            (None, Some(key)) if self.found.contains_key(&key) => self.repeated += 1,
+            (None, Some(key)) => drop(self.found.insert(key, record)),
+            (problem, _) => self.problems.push(format!("{place}: {}", problem.unwrap_or_default())),
+        }
+    }
+
+    /// Why a record must not be there, if it must not.
+    fn problem(&self, record: &Record) -> Option<String> {
+        let Some(key) = key_of(record) else { return Some("of no cell".to_owned()) };
         if key.program != self.program {
             let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
             let (found, own) = (short(&key.program), short(self.program));
-            return self.problems.push(format!("{place}: of program {found}, and the run is of {own}"));
+            return Some(format!("of program {found}, and the run is of {own}"));
         }
-        if !self.wanted.contains(&key) {
-            return self
-                .problems
-                .push(format!("{place}: {} {} seed {} is no cell of this run", key.kernel, key.case, key.seed));
+        let Key { kernel, case, seed, .. } = key;
+        if !self.wanted.contains(key) {
+            return Some(format!("{kernel} {case} seed {seed} is no cell of this run"));
         }
-        match self.found.get(&key) {
-            None => {
-                self.found.insert(key, record);
-            }
-            Some(known) if say_the_same(known, &record) => self.repeated += 1,
-            Some(_) => self.problems.push(format!(
-                "{place}: {} {} seed {} says another thing than an earlier line",
-                key.kernel, key.case, key.seed
-            )),
-        }
+        let differs = self.found.get(key).is_some_and(|known| !say_the_same(known, record));
+        differs.then(|| format!("{kernel} {case} seed {seed} says another thing than an earlier line"))
     }
 }
 
@@ -287,14 +313,5 @@ fn say_the_same(one: &Record, other: &Record) -> bool {
             measured(one) == measured(other)
         }
         (one, other) => one == other,
-    }
-}
-
-fn problems_in_words(problems: &[String]) -> Option<String> {
-    let named = problems.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-    match problems.len() {
-        0 => None,
-        few if few <= NAMED => Some(named),
-        many => Some(format!("{named}; and {} more", many - NAMED)),
     }
 }

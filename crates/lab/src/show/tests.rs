@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use linux::procfs::Capture;
-use report::{Check, Key, Measured, Run, SCHEMA};
+use report::{Check, Key, Measured, Run, SCHEMA, Store};
 
 use super::*;
 use crate::{evidence, plan::Identity, variant::Recorded};
@@ -133,6 +133,7 @@ fn result(cells: &[Cell], kernels: &[&str], presentation: Option<Presentation>) 
         map: false,
         presentation,
         asked: None,
+        lines: None,
     };
     let identity = serde_json::to_vec(&identity).expect("an identity serialises");
     std::fs::write(directory.path().join(IDENTITY_FILE), identity).expect("written");
@@ -344,6 +345,7 @@ fn another_presentation_is_no_other_run() {
         map: false,
         presentation,
         asked: None,
+        lines: None,
     };
     assert!(identity(None).goes_on_as(&identity(Some(presented(5)))));
     assert!(identity(Some(presented(8))).goes_on_as(&identity(Some(presented(5)))));

@@ -9,7 +9,10 @@ use std::{
 };
 
 use mm::variant::Named;
-use report::write_whole;
+use report::{
+    seal::{Seal, seal, verify},
+    write_whole,
+};
 use serde::{Deserialize, Serialize};
 use units::{BlockCensus, Bytes, Errno};
 use workloads::recipe::{RECIPES, Recipe, RecipeError, Share};
@@ -147,24 +150,41 @@ pub fn recipe(name: &str, unmovable: Share, blocks: Share) -> Result<Recipe, Str
 
 /// Follows a recipe on a machine with a kernel's rules, or takes what is in the cache of it.
 pub fn make(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Result<Found, UsageError> {
-    // A machine file does not say the machine's name, and what is made is told by it.
-    let told = (provenance::PROGRAM_HASH, recipe, &machine.name, machine.to_toml(), Recorded::of(variant), seed);
-    let key = blake3::hash(&serde_json::to_vec(&told).expect("it serialises")).to_hex();
     let cache = linux::kernel_image::cache_dir().ok().map(|cache| cache.join("states"));
-    let file = cache.as_ref().map(|folder| folder.join(format!("{key}.json")));
-    let kept = file.as_ref().and_then(|file| serde_json::from_slice(&fs::read(file).ok()?).ok());
-    if let Some(found) = kept {
+    make_in(cache.as_deref(), recipe, machine, variant, seed)
+}
+
+fn make_in(
+    cache: Option<&Path>,
+    recipe: &Recipe,
+    machine: &Machine,
+    variant: &Named,
+    seed: u64,
+) -> Result<Found, UsageError> {
+    // The file of a machine does not say its name, and that of a variant may have another one.
+    let names = (&machine.name, &variant.name);
+    let told = (provenance::PROGRAM_HASH, recipe, names, machine.to_toml(), Recorded::of(variant), seed);
+    let key = blake3::hash(&serde_json::to_vec(&told).expect("it serialises")).to_hex();
+    let file = cache.map(|folder| folder.join(format!("{key}.json")));
+    if let Some(found) = file.as_ref().and_then(|file| kept(file)) {
         return Ok(found);
     }
     let found = follow(recipe, machine, variant, seed).map_err(|problem| {
         UsageError(format!("state {recipe}: machine {}, {}, seed {seed}: {problem}", machine.name, variant.name))
     })?;
     // Without a cache it is made again the next time.
-    if let (Some(folder), Some(file)) = (&cache, &file) {
+    if let (Some(folder), Some(file)) = (cache, &file) {
         let _ = fs::create_dir_all(folder);
-        let _ = write_whole(file, &serde_json::to_vec(&found).expect("it serialises"));
+        let _ = write_whole(file, &seal(serde_json::to_vec(&found).expect("it serialises")));
     }
     Ok(found)
+}
+
+/// What is in the cache, if it is as it was written: else it is made again.
+fn kept(file: &Path) -> Option<Found> {
+    report::check_regular(file).ok()?;
+    let bytes = fs::read(file).ok()?;
+    (verify(&bytes) == Seal::Whole).then(|| serde_json::from_slice(&bytes).ok())?
 }
 
 fn follow(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Result<Found, String> {
@@ -259,6 +279,31 @@ mod tests {
         assert_eq!(read, file);
         assert_eq!(read.expected("m", "v6.1", 2), Some(made(2).checksum.as_str()));
         assert_eq!(read.expected("m", "v6.1", 3), None);
+    }
+
+    #[test]
+    fn what_is_kept_is_of_its_machine_and_as_it_was_written() {
+        let cache = tempfile::tempdir().unwrap();
+        let recipe = recipe("metadata+anon", Recipe::UNMOVABLE, Share(1200)).unwrap();
+        let machine = Machine::load("one-node-512m", &linux::setting::names()).unwrap();
+        let variant = crate::variant::load("v6.1").unwrap();
+        let make = |machine: &Machine| make_in(Some(cache.path()), &recipe, machine, &variant, 1).unwrap();
+        let found = make(&machine);
+        let file = fs::read_dir(cache.path()).unwrap().next().unwrap().unwrap().path();
+        let text = fs::read_to_string(&file).unwrap();
+        let free = format!("\"free\":{}", found.census.free);
+        for (from, to) in [(free.as_str(), "\"free\":99999999"), ("checksum", "chacksum")] {
+            let at = text.rfind(from).expect(from);
+            fs::write(&file, [&text[..at], to, &text[at + from.len()..]].concat()).unwrap();
+            assert_eq!(make(&machine), found);
+            assert_eq!(fs::read_to_string(&file).unwrap(), text, "mended");
+        }
+        // What is as it was written is taken, and not made.
+        let other = Found { buddyinfo: "kept".to_owned(), ..found.clone() };
+        fs::write(&file, seal(serde_json::to_vec(&other).unwrap())).unwrap();
+        assert_eq!(make(&machine), other);
+        let twin = Machine { name: "twin".to_owned(), ..machine };
+        assert_eq!(make(&twin).made.machine, "twin");
     }
 
     #[test]

@@ -284,3 +284,18 @@ fn a_record_that_is_not_whole_is_refused() {
     wrong.rules.insert("nofragment".to_owned(), "maybe".to_owned());
     assert_eq!(wrong.rules(), Err("variant v3.9: nofragment cannot be maybe".to_owned()));
 }
+
+#[test]
+fn a_chain_of_parents_has_an_end() {
+    let names: Vec<String> = (0..3000).map(|n| format!("p{n}")).collect();
+    let text = |n: usize| match names.get(n + 1) {
+        Some(parent) => format!("about = ''\nparent = '{parent}'"),
+        None => "about = ''\nparent = 'v6.1'".to_owned(),
+    };
+    let texts: Vec<String> = (0..names.len()).map(text).collect();
+    let others: Vec<_> = names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
+    let said = with(&others, "about = ''\nparent = 'p0'").unwrap_err();
+    assert!(said.ends_with("expected a chain of at most 64 parents"), "{said}");
+    let few = with(&others, "about = ''\nparent = 'p2980'").unwrap();
+    assert_eq!(few.rules, *variant::named("v6.1"));
+}

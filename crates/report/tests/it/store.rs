@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagelab_report::{
-    Better, Cell, Duration, Footprint, Key, Measured, Metric, RESULT_FILE, Record, Run, SCHEMA, Sample, Series,
-    Skipped, SlowPath, Store, StoreError, System, Target, Torn,
+    ALTERED, Better, Cell, Duration, Footprint, Key, Lines, Measured, Metric, RESULT_FILE, Record, Rejected, Run,
+    SCHEMA, Sample, Series, Skipped, SlowPath, Store, StoreError, System, Target, Torn, seal::seal,
 };
 
 /// A directory of its own for one test, removed with it.
@@ -113,22 +113,26 @@ fn system() -> Record {
     })
 }
 
+fn records(lines: &Lines) -> Vec<Record> {
+    lines.whole.iter().map(|line| line.record.clone()).collect()
+}
+
 #[test]
 fn records_come_back_as_written() {
     let dir = Scratch::new();
-    let records = [system(), skipped("6.18"), cell(0.1), cell(37_487.0 / 15.0)];
+    let written = [system(), skipped("6.18"), cell(0.1), cell(37_487.0 / 15.0)];
     let mut store = Store::create(&dir.0).expect("an empty directory");
-    for record in &records {
+    for record in &written {
         store.append(record).expect("appended");
     }
     // A reader needs no lock and sees whole lines while the writer lives.
-    assert_eq!(Store::read(&dir.0).expect("readable").records, records);
+    assert_eq!(records(&Store::read(&dir.0).expect("readable")), written);
     drop(store);
 
     let (mut store, contents) = Store::open(&dir.0).expect("reopened");
-    assert_eq!((contents.records.as_slice(), contents.torn), (&records[..], None));
+    assert_eq!((records(&contents).as_slice(), contents.torn), (&written[..], None));
     store.append(&skipped("more")).expect("appended");
-    assert_eq!(Store::read(&dir.0).expect("readable").records.len(), 5);
+    assert_eq!(records(&Store::read(&dir.0).expect("readable")).len(), 5);
 }
 
 #[test]
@@ -149,32 +153,61 @@ fn a_torn_last_line_is_cut_off() {
     for torn in [&whole.as_bytes()[..20], whole.as_bytes(), b"{\"rec\n", b"\xff\xfe\n", b"\n"] {
         let dir = Scratch::new();
         fs::write(dir.file(), [whole.as_bytes(), b"\n", torn].concat()).expect("written");
-        let expected = Some(Torn { line: 2, bytes: torn.len() as u64 });
+        let is_cut = !torn.ends_with(b"\n");
+        let expected = Some(Torn { line: 2, bytes: torn.len() as u64, is_cut });
 
         let read = Store::read(&dir.0).expect("readable");
-        assert_eq!((read.records.len(), read.torn), (1, expected));
+        assert_eq!((read.whole.len(), read.torn), (1, expected));
         let (mut store, contents) = Store::open(&dir.0).expect("opened");
-        assert_eq!((contents.records.len(), contents.torn), (1, expected));
+        assert_eq!((contents.whole.len(), contents.torn), (1, expected));
         store.append(&skipped("b")).expect("appended");
         let after = Store::read(&dir.0).expect("readable");
-        assert_eq!((after.records, after.torn), (vec![skipped("a"), skipped("b")], None));
+        assert_eq!((records(&after), after.torn), (vec![skipped("a"), skipped("b")], None));
     }
 }
 
 #[test]
-fn a_malformed_line_is_named() {
+fn a_line_without_a_record_is_rejected_and_the_others_are_read() {
     let whole = serde_json::to_string(&skipped("a")).expect("JSON");
-    let message = |lines: &[&str]| {
+    let rejected = |lines: &[&str]| {
         let dir = Scratch::new();
         fs::write(dir.file(), lines.join("\n") + "\n").expect("written");
-        let error = Store::open(&dir.0).expect_err("refused").to_string();
-        error.strip_prefix(&dir.file().display().to_string()).expect("names the file").to_owned()
+        let (_, found) = Store::open(&dir.0).expect("opened");
+        assert_eq!((found.whole.len(), found.torn), (lines.len() - 1, None));
+        let Rejected { line, reason, is_foreign } = found.rejected[0].clone();
+        (line, reason, is_foreign)
     };
-    assert_eq!(message(&[&whole, "{\"rec", &whole]), ":2: not a result record: EOF while parsing a string at column 5");
+    let of = |line, reason: &str, is_foreign| (line, reason.to_owned(), is_foreign);
+    let expected = of(2, "not a result record: EOF while parsing a string at column 5", false);
+    assert_eq!(rejected(&[&whole, "{\"rec", &whole]), expected);
     // Whole JSON is never cut off, not even at the end: a newer program may have written it.
-    assert_eq!(message(&[&whole, "{}"]), ":2: not a result record: missing field `record`");
-    assert_eq!(message(&[&whole.replace(":5,", ":6,")]), ":1: expected schema 1 to 5, found 6");
-    assert_eq!(message(&[&whole.replace(":5,", ":0,")]), ":1: expected schema 1 to 5, found 0");
+    assert_eq!(rejected(&[&whole, "{}"]), of(2, "not a result record: missing field `record`", true));
+    assert_eq!(rejected(&[&whole.replace(":5,", ":6,")]), of(1, "expected schema 1 to 5, found 6", true));
+    assert_eq!(rejected(&[&whole.replace(":5,", ":0,")]), of(1, "expected schema 1 to 5, found 0", true));
+    // Unless its checksum says that something has happened to it.
+    let sealed = String::from_utf8(seal(whole.clone().into_bytes())).expect("JSON");
+    assert_eq!(rejected(&[&sealed.replace(":5,", ":6,")]), of(1, "expected schema 1 to 5, found 6", false));
+    assert_eq!(rejected(&[&sealed.replace("no kernel", "a kernel")]), of(1, ALTERED, false));
+}
+
+#[test]
+fn lines_are_kept_byte_by_byte_and_the_file_stays_ours() {
+    let dir = Scratch::new();
+    let mut store = Store::create(&dir.0).expect("an empty directory");
+    ["a", "b", "c", "d"].iter().for_each(|what| store.append(&skipped(what)).expect("appended"));
+    let text = fs::read_to_string(dir.file()).expect("readable");
+    let lines: Vec<_> = text.split_inclusive('\n').collect();
+    store.keep(&[4, 1, 2]).expect("kept");
+    assert_eq!(fs::read_to_string(dir.file()).expect("readable"), [lines[3], lines[0], lines[1]].concat());
+    assert!(matches!(Store::open(&dir.0), Err(StoreError::Busy { .. })));
+    store.append(&skipped("e")).expect("appended");
+    let found = Store::read(&dir.0).expect("readable");
+    assert_eq!(records(&found), ["d", "a", "b", "e"].map(skipped));
+    assert!(found.whole.iter().all(|line| line.is_sealed));
+    store.replace(&[skipped("f")]).expect("replaced");
+    store.append(&skipped("g")).expect("appended");
+    assert_eq!(records(&Store::read(&dir.0).expect("readable")), ["f", "g"].map(skipped));
+    assert_eq!(fs::read_dir(&dir.0).expect("listed").count(), 1);
 }
 
 #[test]
@@ -217,8 +250,7 @@ fn numbers_come_back_to_the_last_bit() {
     let Record::Cell(mut cell) = cell(0.0) else { panic!("a cell") };
     cell.measured.metrics[0].samples.clone_from(&samples);
     Store::create(&dir.0).expect("an empty directory").append(&Record::Cell(cell)).expect("appended");
-    let records = Store::read(&dir.0).expect("readable").records;
-    let back = &pagelab_report::cells(records)[0].measured.metrics[0].samples;
+    let back = &pagelab_report::cells(records(&Store::read(&dir.0).expect("readable")))[0].measured.metrics[0].samples;
     let changed = back.iter().zip(&samples).filter(|(back, sample)| back.to_bits() != sample.to_bits()).count();
     assert_eq!(changed, 0, "of {}", samples.len());
 }
@@ -229,11 +261,12 @@ fn lines_of_schema_1_are_read() {
     let dir = Scratch::new();
     fs::write(dir.file(), include_bytes!("schema-1.jsonl")).expect("written");
     let contents = Store::read(&dir.0).expect("readable");
-    let [Record::System(system), Record::Cell(cell)] = &contents.records[..] else { panic!("{contents:?}") };
+    let found = records(&contents);
+    let [Record::System(system), Record::Cell(cell)] = &found[..] else { panic!("{contents:?}") };
     assert_eq!((system.schema, cell.schema), (1, 1));
     assert_eq!(cell.measured.detail["run_hash"].as_str().map(str::len), Some(16));
     assert_eq!((&cell.series, &cell.slow_path, &cell.footprint), (&None, &None, &None));
     // What is written back is what was read.
-    let text = serde_json::to_string(&contents.records[1]).expect("it serialises");
+    let text = serde_json::to_string(&found[1]).expect("it serialises");
     assert!(include_str!("schema-1.jsonl").ends_with(&format!("{text}\n")), "{text}");
 }
