@@ -13,8 +13,8 @@ const HASH_DIGITS: usize = 8;
 
 impl Identity {
     /// The keys that `run.json` may have, beside its checksum.
-    pub(crate) const KEYS: [&str; 9] =
-        ["program", "keys", "machines", "simulated", "layout", "sample", "map", "presentation", "lines"];
+    pub(crate) const KEYS: [&str; 10] =
+        ["program", "keys", "machines", "simulated", "layout", "sample", "map", "presentation", "asked", "lines"];
 
     /// The seeds that its cells have.
     pub(crate) fn seeds(&self) -> Option<Seeds> {
@@ -96,4 +96,26 @@ fn differ(there: &BTreeSet<String>, here: &BTreeSet<String>) -> Option<String> {
         if only.is_empty() { words(these) } else { words(&only) }
     };
     (there != here).then(|| format!("{} there, {} here", only(there, here), only(here, there)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        evidence,
+        plan::{Plan, Request},
+    };
+
+    /// A key that is missing there makes every `run.json` without a checksum one that was altered.
+    #[test]
+    fn the_known_keys_are_those_that_are_written() {
+        let request =
+            evidence::request("fault-storm".to_owned(), Vec::new(), Seeds::up_to(1), Some(1), "result".into());
+        let request = Request { sample: "1s".parse().ok(), map: true, ..request };
+        let plan = Plan::new(&request, |_| panic!("no guest is planned")).expect("a plan");
+        let identity = Identity { lines: Some(Vec::new()), ..plan.identity() };
+        let written = serde_json::to_value(&identity).expect("it serialises");
+        let written: BTreeSet<&str> = written.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(written, BTreeSet::from(Identity::KEYS));
+    }
 }

@@ -21,7 +21,8 @@ fn line() -> Value {
     let mut line: Value = serde_json::from_str(&lines[0]).unwrap();
     // As of a start by recipe, which takes longer to plan.
     let recipe = Recipe::new("metadata+anon", Recipe::UNMOVABLE, Recipe::BLOCKS).unwrap();
-    line["order"]["simulated"]["prefix"] = serde_json::to_value(Prefix { recipe, expected: None, again: String::new() }).unwrap();
+    line["order"]["simulated"]["prefix"] =
+        serde_json::to_value(Prefix { recipe, expected: None, again: String::new() }).unwrap();
     line
 }
 
