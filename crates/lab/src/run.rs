@@ -33,7 +33,7 @@ use linux::{
     worker::{self, WorkerError},
 };
 use mm::variant::Named;
-use report::{Column, Key, Record, Skipped, Store, StoreError, Target};
+use report::{Column, Key, Record, Skipped, Store, StoreError};
 use units::Bytes;
 
 use self::{
@@ -41,7 +41,7 @@ use self::{
     boot::{boots, guest_plan, modules},
     directory::{Opened, column_of_system, discard, finish, fresh_directory, open, with_seeds_that_are_there},
     outside::Outside,
-    planned::planned,
+    planned::{expected, planned},
     system::{capture_json, system},
 };
 pub(crate) use self::{boot::planned_nodes, held::read, states::path as state_path};
@@ -155,30 +155,6 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
         Err(Stopped::Mistake(error) | Stopped::Refused(error)) => Err(RunError::Usage(error)),
         Err(Stopped::Failed(message)) => Err(RunError::Failed(message)),
     }
-}
-
-/// Runs shorter than this need no announcement.
-const SHORT_S: u64 = 15;
-
-/// A sentence on what the rest of a run takes, where that was measured: an experiment as its file has it, and not a short one.
-fn expected(request: &Request, plan: &Plan, done: usize) -> Option<String> {
-    let is_as_it_is = request.sets.is_empty()
-        && request.columns.is_empty()
-        && request.variants.is_empty()
-        && request.machine.is_none()
-        && plan.sessions.iter().all(|session| session.target() == Target::Sim);
-    let cost = plan.experiment.cost.as_ref().filter(|_| is_as_it_is)?;
-    let (cells, seeds) = (plan.cells(), request.seeds.all().count());
-    let missing = cells.saturating_sub(done);
-    let cpu_ms = u128::from(cost.cpu_ms) * seeds as u128 * missing as u128 / cells.max(1) as u128;
-    let at_once = plan.workers.min(missing).max(1);
-    let seconds = cpu_ms / 1000;
-    (seconds / at_once as u128 >= u128::from(SHORT_S)).then(|| {
-        format!(
-            "{missing} cells, about {seconds} s of CPU over {at_once} at a time (measured on {}, `pagelab list experiments`)",
-            cost.processor
-        )
-    })
 }
 
 /// The cell that a record is about: it is done, or its target cannot do it.

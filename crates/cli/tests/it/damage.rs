@@ -41,12 +41,14 @@ fn lines(directory: &Path) -> Vec<String> {
     text.split_inclusive('\n').map(str::to_owned).collect()
 }
 
-/// What a rerun repeats of each line.
+/// The part of each line that a rerun repeats.
 fn repeated(lines: &[String]) -> Vec<Value> {
     let repeated = |line: &String| {
         let mut line: Value = serde_json::from_str(line).expect("JSON");
         let fields = line.as_object_mut().expect("an object");
-        ["run", "checksum"].iter().for_each(|key| drop(fields.remove(*key)));
+        for key in ["run", "checksum"] {
+            fields.remove(key);
+        }
         line
     };
     lines.iter().map(repeated).collect()
@@ -70,6 +72,9 @@ fn first_file(directory: &Path) -> std::path::PathBuf {
     files.swap_remove(0)
 }
 
+/// A change of the lines of a result.
+type Change<'a> = &'a dyn Fn(&mut Vec<String>);
+
 #[test]
 fn damage_is_refused_by_every_command_and_mended_by_the_run() {
     let room = Room::new();
@@ -78,7 +83,6 @@ fn damage_is_refused_by_every_command_and_mended_by_the_run() {
     let before = lines(&whole);
     assert_eq!(before.len(), 6, "two systems and four cells");
     let put = |lines: &[String]| fs::write(hurt.join(RESULT_FILE), lines.concat()).expect("a result");
-    type Change<'a> = &'a dyn Fn(&mut Vec<String>);
     let changes: [(Change<'_>, &str); 5] = [
         (&|lines| lines[1] = lines[1].replacen("\"pgfault\":", "\"pgfault\":1", 1), "result.jsonl:2: its checksum"),
         (&|lines| lines.insert(2, lines[1].clone()), "seed 1 is there already"),

@@ -123,7 +123,7 @@ fn a_worker_refuses_what_is_not_for_it() {
     assert!(!room.here().join("x").exists() && !room.here().join("nowhere").exists());
 }
 
-/// Who writes to a queue writes lines: one can ask for a simulated cell, and for nothing else.
+/// A queue is written by others: a line of it can ask for a simulated cell, and for nothing else.
 #[test]
 fn a_line_cannot_name_a_file_or_this_host() {
     let room = Room::new();

@@ -75,7 +75,7 @@ pub(super) struct Opened {
     pub(super) systems: BTreeSet<Column>,
     /// Whether the run has ended, and all is as it was then.
     pub(super) is_finished: bool,
-    /// What was not as it was written, and is made again.
+    /// Parts of the result that were not as they were written, and are made again.
     pub(super) note: Option<String>,
 }
 

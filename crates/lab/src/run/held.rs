@@ -1,7 +1,7 @@
 //! A result as read: each line of `result.jsonl` held against `run.json`, and each file of `files/` against its name.
 //!
-//! `run.json` says which cells the run has and, once the run has ended, which lines. Both files have checksums, so nothing changes
-//! in them unseen. Results of programs that wrote none are read as they are.
+//! `run.json` says which cells the run has and, once the run has ended, which lines. Both files have checksums, so nothing
+//! changes in them unseen. Results of programs that wrote none are read as they are.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,14 +22,14 @@ use crate::{
 /// Rejected lines that a message names.
 const NAMED: usize = 3;
 
-/// What `run.json` says, and whether it has a checksum.
+/// The contents of `run.json`, and whether it has a checksum.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) identity: Identity,
     pub(super) is_sealed: bool,
 }
 
-/// What a result directory holds.
+/// Reads a result directory.
 ///
 /// # Errors
 /// A result that is not as it was written; the message names the lines.
@@ -43,7 +43,7 @@ pub(crate) fn read(directory: &Path) -> Result<(Identity, Contents), UsageError>
     Ok((known.identity, Contents { records }))
 }
 
-/// What run the result is of.
+/// Reads which run the result is of.
 ///
 /// # Errors
 /// A file that is not there, is none, or is not as it was written.
@@ -90,7 +90,7 @@ pub(super) struct Held {
     pub(super) kept: Vec<Line>,
     /// All others.
     pub(super) rejected: Vec<Rejected>,
-    /// What else is not as it was written.
+    /// Other parts that are not as they were written.
     damage: Vec<String>,
     /// Lines whose file is not there, or is another one.
     files: Vec<(u64, String, FileState)>,
@@ -100,7 +100,7 @@ pub(super) struct Held {
     pub(super) missing: usize,
     /// Whether the run has ended and all is as it was then.
     pub(super) is_finished: bool,
-    /// What a reader may want to know.
+    /// Notes that a reader may want.
     notes: Vec<String>,
 }
 
@@ -192,8 +192,8 @@ impl Held {
         }
     }
 
-    /// Rejects cells that have to be worked again: those without their file, and those of guests of which nothing is known that no
-    /// further boot will tell.
+    /// Rejects cells that have to be worked again: those without their file, and those of guests of which nothing is known that
+    /// no further boot will tell.
     pub(super) fn reject_what_lacks_something(&mut self, identity: &Identity) {
         let files = std::mem::take(&mut self.files);
         for (line, name, state) in files {
@@ -381,8 +381,8 @@ pub(super) fn name(key: &Key) -> String {
     format!("{} {} on {} seed {}", key.kernel, key.case, key.machine, key.seed)
 }
 
-/// The numbers of lines in the order of their run: the systems of a column, then its cells. A guest says what it was when it ends,
-/// so its system has its place behind the last cell of its boot.
+/// The numbers of lines in the order of their run: the systems of a column, then its cells. A guest says what it was when it
+/// ends, so its system has its place behind the last cell of its boot.
 pub(super) fn in_order(identity: &Identity, lines: &[Line]) -> Vec<usize> {
     let places: BTreeMap<&Key, usize> = identity.keys.iter().zip(1..).collect();
     let mut columns: BTreeMap<Column, usize> = BTreeMap::new();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::atomic::AtomicBool};
 
-use report::Key;
+use report::{Key, Target};
 
 use super::{Progress, choose_accelerator};
 use crate::plan::{Plan, Request, UsageError};
@@ -60,4 +60,28 @@ impl Progress for Held<'_> {
     fn warning(&mut self, text: &str) {
         self.progress.warning(text);
     }
+}
+
+/// Runs shorter than this need no announcement.
+const SHORT_S: u64 = 15;
+
+/// A sentence on what the rest of a run takes, where that was measured: an experiment as its file has it, and not a short one.
+pub(super) fn expected(request: &Request, plan: &Plan, done: usize) -> Option<String> {
+    let is_as_it_is = request.sets.is_empty()
+        && request.columns.is_empty()
+        && request.variants.is_empty()
+        && request.machine.is_none()
+        && plan.sessions.iter().all(|session| session.target() == Target::Sim);
+    let cost = plan.experiment.cost.as_ref().filter(|_| is_as_it_is)?;
+    let (cells, seeds) = (plan.cells(), request.seeds.all().count());
+    let missing = cells.saturating_sub(done);
+    let cpu_ms = u128::from(cost.cpu_ms) * seeds as u128 * missing as u128 / cells.max(1) as u128;
+    let at_once = plan.workers.min(missing).max(1);
+    let seconds = cpu_ms / 1000;
+    (seconds / at_once as u128 >= u128::from(SHORT_S)).then(|| {
+        format!(
+            "{missing} cells, about {seconds} s of CPU over {at_once} at a time (measured on {}, `pagelab list experiments`)",
+            cost.processor
+        )
+    })
 }

@@ -115,7 +115,7 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
 /// # Errors
 /// A line that is none, or of another program; a cell that gave no result.
 pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
-    let program = Travelling::program_of(line).map_err(no_line)?;
+    let program = Travelling::program_of(line).map_err(|problem| no_line(&problem))?;
     let own = provenance::PROGRAM_HASH;
     if program != own {
         let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
@@ -141,10 +141,10 @@ pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
 }
 
 fn read(line: &str) -> Result<Travelling, UsageError> {
-    Travelling::read(line).map_err(no_line)
+    Travelling::read(line).map_err(|problem| no_line(&problem))
 }
 
-fn no_line(problem: String) -> UsageError {
+fn no_line(problem: &str) -> UsageError {
     UsageError(format!("worker: expected a line of pagelab cells: {problem}"))
 }
 

@@ -290,7 +290,9 @@ fn assert_names_are_whole(name: &str, layout: Layout, mut cells: Vec<Cell>) {
     let comparison = Comparison::of(&report, Gates::default());
     let text = compare_text(&comparison, true, false);
     assert!(text.lines().all(|line| line.chars().count() <= 72), "{name}: {text}");
-    assert_whole(&text, comparison.rows.iter().map(|row| row.operation.as_str()), name);
+    // Rows that are nought on both sides are counted in a line.
+    let listed = comparison.rows.iter().filter(|row| row.old != 0.0 || row.new != 0.0);
+    assert_whole(&text, listed.map(|row| row.operation.as_str()), name);
     assert_whole(&text, comparison.rows.iter().flat_map(|row| words(&row.new_column)), name);
     assert_eq!(compare_csv(&comparison).lines().count(), 1 + comparison.rows.len());
     let noise = noise(&report);

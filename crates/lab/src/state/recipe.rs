@@ -180,7 +180,7 @@ fn make_in(
     Ok(found)
 }
 
-/// What is in the cache, if it is as it was written: else it is made again.
+/// A picture of the cache, if it is as it was written: else it is made again.
 fn kept(file: &Path) -> Option<Found> {
     report::check_regular(file).ok()?;
     let bytes = fs::read(file).ok()?;

@@ -200,7 +200,7 @@ impl<'a> Names<'a> {
     fn words(&self, rows: &BTreeSet<(&str, &str)>) -> BTreeSet<String> {
         let names = rows.iter().flat_map(|(metric, case)| [*metric, *case]).chain([EXTFRAG]);
         let conditions = self.published.source.columns.iter().filter_map(|column| column.condition.as_deref());
-        let all = names.chain(conditions).flat_map(|name| words(name));
+        let all = names.chain(conditions).flat_map(words);
         all.chain(self.ours.words.iter().chain(&self.possible.words).cloned()).collect()
     }
 }

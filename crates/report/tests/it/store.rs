@@ -194,7 +194,9 @@ fn a_line_without_a_record_is_rejected_and_the_others_are_read() {
 fn lines_are_kept_byte_by_byte_and_the_file_stays_ours() {
     let dir = Scratch::new();
     let mut store = Store::create(&dir.0).expect("an empty directory");
-    ["a", "b", "c", "d"].iter().for_each(|what| store.append(&skipped(what)).expect("appended"));
+    for what in ["a", "b", "c", "d"] {
+        store.append(&skipped(what)).expect("appended");
+    }
     let text = fs::read_to_string(dir.file()).expect("readable");
     let lines: Vec<_> = text.split_inclusive('\n').collect();
     store.keep(&[4, 1, 2]).expect("kept");

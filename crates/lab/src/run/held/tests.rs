@@ -98,11 +98,13 @@ impl Result {
         let _ = fs::remove_file(self.path().join(RESULT_FILE));
         write_identity(self.path(), &self.identity, true).unwrap();
         let mut store = Store::create(self.path()).unwrap();
-        records.iter().for_each(|record| store.append(record).unwrap());
+        for record in records {
+            store.append(record).unwrap();
+        }
         assert_eq!(directory::finish(self.path(), &mut store).unwrap(), Vec::<String>::new());
     }
 
-    /// What is said of the result: why it is refused, or what a reader is told.
+    /// The reason why the result is refused, or the notes that a reader is told.
     fn said(&self) -> std::result::Result<Vec<String>, String> {
         let known = identity(self.path()).map_err(|error| error.to_string())?;
         let lines = Store::read(self.path()).map_err(|error| error.to_string())?;
@@ -265,7 +267,7 @@ fn a_finished_file_has_the_order_of_the_plan() {
     // A boot that was interrupted and one that did the rest.
     let boots = [9, 7, 10, 8].map(|at| result.records[at].clone());
     result.write(&[&result.records[..7], &boots].concat());
-    let seconds = result.lines()[7..].iter().map(|line| line.contains("\"seed\":2") as u8).collect::<Vec<_>>();
+    let seconds = result.lines()[7..].iter().map(|line| u8::from(line.contains("\"seed\":2"))).collect::<Vec<_>>();
     assert_eq!(seconds, [0, 0, 0, 1], "systems stand behind the last cell before them: {:?}", result.lines());
 }
 

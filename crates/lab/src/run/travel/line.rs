@@ -4,7 +4,7 @@
 //! change outside of the simulator; what [`Order`] has beside that is for the private pipe between a run and its own workers.
 //! Anything else on a line is refused by name.
 
-use linux::setting;
+use linux::{file::Ground, setting, tracing::Watch};
 use report::{Key, Target};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -42,7 +42,7 @@ pub(super) struct Sent {
     pub(super) key: Key,
     /// How much memory the workload may map.
     cap: Bytes,
-    /// What is simulated.
+    /// The simulation.
     simulated: Alone,
     /// How often it is sampled, if at all.
     sample: Option<Every>,
@@ -50,14 +50,14 @@ pub(super) struct Sent {
     footprint: Option<Every>,
 }
 
-/// What a cell simulates, without any file.
+/// The simulation of a cell, without any file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Alone {
     /// The machine, as a machine file.
     machine: String,
     /// The kernel.
     variant: Recorded,
-    /// What is done before the workload.
+    /// The recipe that is followed before the workload.
     prefix: Option<Prefix>,
 }
 
@@ -80,7 +80,7 @@ impl Sent {
         if trace.is_some() || map.is_some() {
             return Err("--trace and --map write files beside the result, which do not travel".to_owned());
         }
-        assert!(!idle_window && ground == Default::default() && watch == Default::default(), "it is simulated");
+        assert!(!idle_window && ground == Ground::default() && watch == Watch::default(), "it is simulated");
         let footprint = footprint.map(Every::try_from).transpose()?;
         Ok(Self { key, cap, simulated: Alone { machine, variant, prefix }, sample, footprint })
     }
@@ -91,8 +91,8 @@ impl Sent {
         Order {
             key,
             cap,
-            ground: Default::default(),
-            watch: Default::default(),
+            ground: Ground::default(),
+            watch: Watch::default(),
             idle_window: false,
             simulated: Some(Simulated { machine, variant, state: None, prefix }),
             trace: None,
@@ -102,7 +102,7 @@ impl Sent {
         }
     }
 
-    /// What cannot be simulated of it, found before anything runs.
+    /// Refuses a cell that cannot be simulated, before anything runs.
     fn check(&self) -> Result<(), String> {
         let Self { key, simulated, .. } = self;
         if key.target != Target::Sim {

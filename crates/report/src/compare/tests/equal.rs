@@ -98,8 +98,11 @@ impl Draws {
     }
 }
 
-/// Kinds of numbers, each with its unit and a draw of a run.
-const KINDS: [(&str, &str, fn(&mut Draws) -> f64); 10] = [
+/// Name and unit of a kind of row, and how a number of it is drawn.
+type KindOfRow = (&'static str, &'static str, fn(&mut Draws) -> f64);
+
+/// Kinds of numbers.
+const KINDS: [KindOfRow; 10] = [
     ("a counter", COUNT, |draws| draws.around(3000.0, 0.3).round()),
     ("a small counter", COUNT, |draws| draws.around(30.0, 0.6).round()),
     ("a counter that is mostly nought", COUNT, |draws| {
