@@ -267,10 +267,11 @@ pub(crate) struct Run {
 
 /// What an experiment is, and what each one takes.
 fn experiments() -> String {
-    format!(
-        "Name or path of an experiment (`pagelab list experiments`). CPU time of one seed on sim, as measured: {}",
-        crate::list::costs()
-    )
+    let name = "Name or path of an experiment (`pagelab list experiments`)";
+    match crate::list::costs().as_str() {
+        "" => name.to_owned(),
+        costs => format!("{name}. CPU time of one seed on sim, as measured: {costs}"),
+    }
 }
 
 /// Events, samples and maps that are written down beside the numbers.

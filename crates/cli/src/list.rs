@@ -55,11 +55,14 @@ fn experiments(all: bool) -> String {
             (file.name, format!("{seconds:>8}  {}{serves}", file.about))
         })
         .collect();
+    if processors.is_empty() {
+        return files(Kind::Experiment, all);
+    }
     let processors: Vec<_> = processors.into_iter().collect();
     let note = format!(
         "\nIn front: CPU time of one seed on sim, on {}. N seeds take N times that, over the CPUs that there are;\n\
          -: not measured, or not simulated.\n",
-        if processors.is_empty() { "no processor yet".to_owned() } else { processors.join(" or ") }
+        processors.join(" or ")
     );
     columns(rows) + &note
 }
