@@ -258,7 +258,7 @@ rules! {
     /// Do huge pages migrate as a whole, and not split?
     thp_migrates: bool,
     /// Is a huge page that migrates counted by its base pages, and in counters of its own?
-    thp_migration_counts: bool,
+    thp_migration_counts: bool => AtBoot,
     /// Does a huge page that was not migrated count as all its base pages also where it was only tried in vain, and not as one?
     migrate_counts_parts: bool,
 
