@@ -167,13 +167,24 @@ pub struct Times {
     pub waiting: Spent,
 }
 
-/// A kernel has no memory above its min marks for its first process: before that nothing can be reclaimed, and nobody killed.
+/// A kernel lacks memory before its first process runs: until then nothing can be reclaimed, and no process killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CannotStart;
+pub enum CannotStart {
+    /// There is none above the min marks for the first process.
+    NoProcess,
+    /// There are fewer frames than init holds.
+    NoFrames(Frames),
+    /// A recorded map leaves none for the page tables of its mapped memory.
+    NoTables,
+}
 
 impl std::fmt::Display for CannotStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("its min marks and reserves leave no memory for the first process")
+        match self {
+            Self::NoProcess => f.write_str("its min marks and reserves leave no memory for the first process"),
+            Self::NoFrames(frames) => write!(f, "the machine has not the {} frames that init holds", frames.0),
+            Self::NoTables => f.write_str("expected that the map has room for the tables of what it says is mapped"),
+        }
     }
 }
 
@@ -226,7 +237,7 @@ fn fresh(config: &Config) -> World {
 
 fn taken_over(config: &Config, map: &FrameMap, draws: &mut StateDraws) -> Result<(World, Vec<String>), CannotStart> {
     let loaded = Mm::from_map(&config.machine, config.variant, &config.settings, map, draws);
-    let loaded = loaded.ok_or(CannotStart)?;
+    let loaded = loaded.ok_or(CannotStart::NoTables)?;
     let mut world = World::new(loaded.mm, config.cpus, config.prices.clone(), config.quantum, config.cap);
     world.kernels[HOST].add_space(loaded.init, None);
     Ok((world, loaded.notes))
@@ -363,7 +374,7 @@ pub fn try_simulate_from<T: 'static>(
     if options.map {
         world.sampler = std::mem::take(&mut world.sampler).with_map(&mut world.kernels[HOST].mm);
     }
-    let space = world.try_space().ok_or(CannotStart)?;
+    let space = world.try_space().ok_or(CannotStart::NoProcess)?;
     world.create_task(Placement::Spread(0), space);
     // Its first task is never killed: as long as it has no other, neither is it.
     world.kernels[HOST].mm.spare_from_oom(space);

@@ -180,7 +180,7 @@ impl World {
         if frames == Frames(0) {
             return Ok(());
         }
-        let id = self.try_space().ok_or(CannotStart)?;
+        let id = self.try_space().ok_or(CannotStart::NoProcess)?;
         // It takes no time, so that no lock was ever held by init at an instant that is still to come.
         let prices = Prices::free();
         let Kernel { mm, spaces, counters, .. } = &mut self.kernels[HOST];
@@ -193,7 +193,7 @@ impl World {
             match touch.step(mm, space, &mut cx, Time(u64::MAX)) {
                 Step::More => {}
                 Step::Done(FaultDone::Handled) => return Ok(()),
-                _ => return Err(CannotStart),
+                _ => return Err(CannotStart::NoFrames(frames)),
             }
         }
     }

@@ -41,7 +41,7 @@ fn init_takes_what_it_holds_in_base_pages_before_anything_else() {
 }
 
 #[test]
-#[should_panic(expected = "leave no memory for the first process")]
+#[should_panic(expected = "the machine has not the 9000 frames that init holds")]
 fn a_machine_that_is_too_small_says_so() {
     run(1, 9000);
 }

@@ -60,7 +60,7 @@ fn what_init_holds_is_part_of_a_map_already() {
 }
 
 #[test]
-#[should_panic(expected = "leave no memory for the first process")]
+#[should_panic(expected = "the map has room for the tables of what it says is mapped")]
 fn a_map_without_memory_says_so() {
     run(1, Some(&FrameMap { frames: vec![Seen::Reserved; FRAMES as usize], zones: Vec::new() }));
 }
