@@ -77,3 +77,25 @@ pub(crate) fn forget_checksums(directory: &Path) {
     let lines = text.lines().map(|line| line.rsplit_once(",\"checksum\":").expect("a line has a checksum").0);
     fs::write(&result, lines.map(|line| format!("{line}}}\n")).collect::<String>()).expect("a result");
 }
+
+/// Column, case, seed and run hash of each cell of a result, in order.
+pub(crate) fn run_hashes(directory: &Path) -> Vec<String> {
+    let of = |record| match record {
+        Record::Cell(cell) => {
+            let hash = cell.measured.detail["run_hash"].as_str().expect("each simulated cell has one").to_owned();
+            Some(format!("{} {} {} {hash}", cell.key.kernel, cell.key.case, cell.key.seed))
+        }
+        _ => None,
+    };
+    let mut hashes: Vec<_> = whole_records(directory).into_iter().filter_map(of).collect();
+    hashes.sort_unstable();
+    hashes
+}
+
+/// One number for all lines (FNV-1a).
+pub(crate) fn together(lines: &[String]) -> String {
+    let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
+    let folded =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{folded:016x}")
+}
