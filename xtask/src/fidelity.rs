@@ -33,7 +33,7 @@ const LIST: &str = "xtask/fidelity.toml";
 /// Seconds that one simulated cell may take.
 const SIMULATED_S: &str = "120";
 const JSON: &str = "docs/fidelity.json";
-const DOCUMENT: &str = "docs/fidelity.md";
+const DOCUMENT: &str = "docs/fidelity/fixed-list.md";
 
 /// What to compare.
 #[derive(Args)]
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 3, requires = "draw", value_parser = value_parser!(u64).range(1..=100))]
     boots: u64,
     /// Draw with this seed of eight hexadecimal digits, for looking only: docs/ stays as it is. The draw that counts has the
-    /// seed of the newest commit that changed rules, prices or ranges
+    /// seed of the newest commit that changed rules, prices, workloads or ranges
     #[arg(long, value_name = "HEX", requires = "draw", value_parser = seed::chosen)]
     seed: Option<String>,
     /// Run the program of this commit on the same draw too: the gain within class by cell, with its interval

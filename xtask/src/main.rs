@@ -60,16 +60,16 @@ enum Command {
     /// One experiment after the other, its cells on all CPUs. Takes about an hour of CPU time for all; figures of a busy machine
     /// are too large.
     Costs(costs::Options),
-    /// How far the simulator is from real kernels, cell by cell and counter by counter: docs/fidelity.json and docs/fidelity.md
+    /// How far the simulator is from real kernels, cell by cell and counter by counter: docs/fidelity.json, docs/fidelity/
     ///
     /// Each cell of xtask/fidelity.toml runs on guests, which are kept in the cache until what runs in them changes, and then in
     /// the simulator from the memory that each guest had. The first time takes up to half an hour on two CPUs.
     ///
     /// With `--draw N`, cells are drawn at random instead, three boots each, from the ranges that `--list` prints: workload and
-    /// parameters, settings, memory, CPUs and kernel. The seed is the newest commit that changed rules, prices or ranges, so that
-    /// nobody chooses it. The score stands beside its ceiling, each boot of the kernel against its other boots, and leads
-    /// docs/fidelity.md (docs/fidelity-draw.json). What was stopped goes on with the guests that were kept. A boot takes from ten
-    /// seconds to two minutes. `--base COMMIT` runs that commit's program on the same draw.
+    /// parameters, settings, memory, CPUs and kernel. The seed is the newest commit that changed rules, prices, workloads or
+    /// ranges, so that nobody chooses it. The score stands beside its ceiling, each boot of the kernel against its other boots:
+    /// docs/fidelity/draw.md and docs/fidelity-draw.json. What was stopped goes on with the guests that were kept. A boot takes
+    /// from ten seconds to two minutes. `--base COMMIT` runs that commit's program on the same draw.
     Fidelity(fidelity::Options),
     /// Pictures of pages of `pagelab report`, in docs/gallery: of runs of the simulator, by a browser without a window
     ///

@@ -19,11 +19,12 @@ use lab::{
 };
 use linux::{host::monotonic_ns, kernel_image, qemu};
 
-use super::{DOCUMENT, GuestRuns, Options, Subject, built, guests::Guests, seed::Seed, write};
+use super::{GuestRuns, Options, Subject, built, guests::Guests, seed::Seed, write};
 use crate::base::{Base, PAGELAB};
 
 /// Everything of the newest draw that counts, which `pagelab trust` quotes.
 const JSON: &str = "docs/fidelity-draw.json";
+const DOCUMENT: &str = "docs/fidelity/draw.md";
 
 pub(super) fn run(workspace: &Metadata, options: &Options, cells: u64) -> Result<()> {
     let start = monotonic_ns();

@@ -53,7 +53,7 @@ impl Seed {
     pub(super) fn why_not(&self) -> Option<&'static str> {
         match self {
             Self { commit: None, .. } => Some("its seed was chosen"),
-            Self { changed: true, .. } => Some("rules, prices or ranges have changes that no commit has"),
+            Self { changed: true, .. } => Some("rules, prices, workloads or ranges have changes that no commit has"),
             Self { .. } => None,
         }
     }

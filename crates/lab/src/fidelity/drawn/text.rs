@@ -1,4 +1,4 @@
-//! A draw for people: the part of docs/fidelity.md that leads it.
+//! A draw for people: the generated part of docs/fidelity/draw.md.
 
 use super::{Base, Drawn, Miss, Score, Tally};
 use crate::fidelity::table::{self, Marks};
