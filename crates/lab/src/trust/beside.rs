@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::text::Row;
-use crate::fidelity::{Tally, draw::WORKLOADS};
+use crate::{
+    fidelity::{Tally, draw::WORKLOADS},
+    provenance::PROGRAM_HASH,
+};
 
 /// What `cargo xtask fidelity` wrote last.
 static RECORDED: &str = include_str!("../../../../docs/fidelity.json");
@@ -14,6 +17,7 @@ static RECORDED: &str = include_str!("../../../../docs/fidelity.json");
 #[derive(Deserialize)]
 struct Recorded {
     kernel: String,
+    program: String,
     cells: Vec<Cell>,
 }
 
@@ -41,6 +45,14 @@ pub(super) struct Beside {
     worst: String,
 }
 
+/// Of a comparison that another program recorded: which one did. Rules may have changed since.
+fn recorded_by(program: &str) -> String {
+    if program == PROGRAM_HASH {
+        return String::new();
+    }
+    format!("; by simulator {}, not this one", program.get(..8).unwrap_or(program))
+}
+
 /// Those of this experiment, if any were compared.
 pub(super) fn of(experiment: &str) -> Option<Beside> {
     let recorded: Recorded = serde_json::from_str(RECORDED).expect("docs/fidelity.json is written by a program");
@@ -49,7 +61,8 @@ pub(super) fn of(experiment: &str) -> Option<Beside> {
     let outside = || counters.iter().filter(|(_, counter)| !counter.within);
     let worst = outside().max_by(|(_, a), (_, b)| a.factor().total_cmp(&b.factor()));
     let in_words = |(cell, Counter { name, kernel, ours, .. }): &(&Cell, &Counter)| {
-        format!("{name} of {}: {kernel:.0} on {}, ours {ours:.0}", cell.cell, recorded.kernel)
+        let by = recorded_by(&recorded.program);
+        format!("{name} of {}: {kernel:.0} on {}, ours {ours:.0}{by}", cell.cell, recorded.kernel)
     };
     (!counters.is_empty()).then(|| Beside {
         compared: counters.len(),
@@ -88,6 +101,7 @@ struct Recording {
 
 #[derive(Deserialize)]
 struct Cells {
+    program: String,
     total: Tally,
     cells: Vec<serde_json::Value>,
 }
@@ -130,7 +144,8 @@ pub(super) fn drawn_of(recorded: &str, experiment: &str) -> Option<Drawn> {
         },
     );
     let whose = if score.is_some() { "draw" } else { "of other workloads: draw" };
-    let words = format!("{ceiling}; {whose} {seed}, {} cells", comparison.cells.len());
+    let by = recorded_by(&comparison.program);
+    let words = format!("{ceiling}; {whose} {seed}, {} cells{by}", comparison.cells.len());
     Some(Drawn { ours, words })
 }
 

@@ -100,14 +100,17 @@ fn counters_beside_a_kernel_are_those_of_the_document() {
 fn a_draw_is_quoted_with_its_ceiling_and_never_made_up() {
     let tally =
         |within: usize, compared: usize| serde_json::json!({"within": within, "compared": compared, "vacuous": 0});
-    let recorded = |ceiling: serde_json::Value| {
-        let cells = serde_json::json!({"total": tally(65, 100), "cells": [{}, {}, {}]});
+    let recorded_by = |program: &str, ceiling: serde_json::Value| {
+        let cells = serde_json::json!({"program": program, "total": tally(65, 100), "cells": [{}, {}, {}]});
         let thpscale = serde_json::json!({"ours": tally(30, 50), "ceiling": tally(120, 150)});
         serde_json::json!({
             "seed": "1a2b3c4d", "comparison": cells, "ceiling": ceiling, "experiments": {"thpscale": thpscale}
         })
         .to_string()
     };
+    let recorded = |ceiling| recorded_by(crate::provenance::PROGRAM_HASH, ceiling);
+    let older = beside::drawn_of(&recorded_by("0123456789abcdef", tally(258, 300)), "thpscale").expect("drawn").row();
+    assert!(older.worst.ends_with(" 3 cells; by simulator 01234567, not this one"), "{}", older.worst);
     let whole = recorded(tally(258, 300));
     let row = beside::drawn_of(&whole, "thpscale").expect("it was drawn").row();
     assert_eq!((row.count, row.of), (20, 50));
