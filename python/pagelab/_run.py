@@ -36,7 +36,7 @@ def run(
     Args:
         experiment: name or path (``pagelab list experiments``).
         seeds: how many, from 1 on, or the first and the last: ``8``, ``(3, 5)``, ``range(3, 6)``, ``"3-5"``.
-        set: kernel settings (``pagelab list knobs``) and parameters of the workload (``pagelab list workloads``); of several
+        set: kernel settings (``pagelab list settings``) and parameters of the workload (``pagelab list workloads``); of several
             values in a list each is a column (settings) or a row (parameters). Sizes are words such as ``"2MiB"``.
         variant: kernels as the simulator knows them (``pagelab list variants``), names or paths; for target ``sim`` alone.
         machine: name or path, for targets ``vm`` and ``sim``.

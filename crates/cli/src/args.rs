@@ -4,6 +4,7 @@ mod cells;
 mod claims;
 mod compare;
 mod export;
+mod groups;
 mod list;
 mod map;
 mod page;
@@ -46,11 +47,13 @@ pub(crate) use self::{
 #[derive(Debug, Parser)]
 #[command(
     version = version(),
+    help_template = groups::template(),
     before_help = "\
-Start with:  pagelab run thpscale-4.1 --seeds 8
-It simulates a benchmark of huge pages, without and with a patch series of 2015.",
+Start with:  pagelab run large-vm-4.18
+It simulates a kernel of 2018 without and with a patch, and takes ten seconds.",
     after_help = "\
 Examples:
+  pagelab run large-vm-4.18
   pagelab run thpscale-4.1 --seeds 8
   pagelab run thpscale --variant v6.1 --variant ./my.toml
   pagelab run fault-storm --target host --target sim
@@ -104,7 +107,8 @@ Examples:
         #[arg(long, value_name = "N", conflicts_with_all = ["causes", "series"],
               value_parser = clap::value_parser!(u16).range(1..=4096))]
         stalls: Option<u16>,
-        /// How to print it
+        /// How to print it. The lines of csv are experiment,metric,case,kernel,value,low,high,seed: one value in a line, of all
+        /// seeds (seed is empty), then of each
         #[arg(long, value_enum, default_value_t = ShowFormatArg::Text)]
         format: ShowFormatArg,
         #[command(flatten)]
@@ -206,7 +210,7 @@ pub(crate) struct Run {
     /// Of an experiment that names its own columns for target sim, only this one; may be given several times
     #[arg(long, value_name = "KERNEL", conflicts_with = "variant")]
     column: Vec<String>,
-    /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`); several values go
+    /// A kernel setting (`pagelab list settings`) or a parameter of the workload (`pagelab list workloads`); several values go
     /// with commas: each value of a setting is a column of its own, each of a parameter a row. On the host a setting is put
     /// back at the end, whatever the end is
     #[arg(long, value_name = "NAME=VALUE")]
@@ -255,7 +259,8 @@ pub(crate) struct Run {
     /// there is replaced. Maps and lines over time are on it with --sample TIME --map
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
-    /// How to print the tables
+    /// How to print the tables. The lines of csv are experiment,metric,case,kernel,value,low,high,seed: one value in a line, of
+    /// all seeds (seed is empty), then of each
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
     pub(crate) format: FormatArg,
     /// How to tell progress on stderr
@@ -414,7 +419,7 @@ pub(crate) enum AccelArg {
 pub(crate) enum FormatArg {
     /// Tables in mmtests' layout, to paste into a mail
     Text,
-    /// experiment,metric,case,kernel,value,low,high,seed: one value in a line, of all seeds (seed is empty), then of each
+    /// One line for each value or row, below a line with the names of the columns
     Csv,
     /// Everything, for programs
     Json,
@@ -425,7 +430,7 @@ pub(crate) enum FormatArg {
 pub(crate) enum ShowFormatArg {
     /// Tables in mmtests' layout, to paste into a mail
     Text,
-    /// experiment,metric,case,kernel,value,low,high,seed: one value in a line, of all seeds (seed is empty), then of each
+    /// One line for each value or row, below a line with the names of the columns
     Csv,
     /// Everything, for programs
     Json,

@@ -20,14 +20,14 @@ pub(crate) fn text(what: Listed, all: bool) -> String {
         Listed::Machines => files(Kind::Machine, all),
         Listed::Experiments => experiments(all),
         Listed::Workloads => workloads(),
-        Listed::Knobs => columns(SETTINGS.iter().map(|setting| (setting.name.to_owned(), knob(setting)))),
+        Listed::Settings => columns(SETTINGS.iter().map(|line| (line.name.to_owned(), setting(line)))),
         Listed::Counters => counters(),
         Listed::Kernels => kernels(),
     }
 }
 
 /// A setting's effect and range, its value where nobody sets it, the release that it came with, and where it acts.
-fn knob(setting: &Setting) -> String {
+fn setting(setting: &Setting) -> String {
     let since = setting.came_with().map_or_else(String::new, |release| format!("; since {release}"));
     let sim = if setting.sim == Sim::No { "; not in the simulator" } else { "" };
     format!("{}: {}; {} if not set{since}{sim}", setting.about, setting.takes.expects(), setting.default)

@@ -60,7 +60,7 @@ pub fn list() -> Vec<(String, Vec<String>)> {
     variants.into_iter().map(lines).chain([(HOST.to_owned(), vec![about_host()])]).collect()
 }
 
-/// The sections of the table of rules: a heading, and each rule with its question and the values that it takes.
+/// The sections of the table of rules: a heading, and each rule with what it does, since when, and the values that it takes.
 pub fn sections() -> Vec<(&'static str, Vec<(&'static str, String)>)> {
     let sections = Variant::RULES.chunk_by(|a, b| a.section == b.section);
     sections.map(|rules| (rules[0].section, rules.iter().map(|rule| (rule.name, about_rule(rule))).collect())).collect()
@@ -68,16 +68,52 @@ pub fn sections() -> Vec<(&'static str, Vec<(&'static str, String)>)> {
 
 fn about_rule(rule: &Rule) -> String {
     let takes = match rule.takes {
-        Takes::Switch => "true or false".to_owned(),
-        Takes::Number => "a whole number".to_owned(),
-        Takes::Size => "a size such as 512KiB".to_owned(),
-        Takes::Words(words) => words.join(", "),
+        Takes::Switch => "",
+        Takes::Number => "a whole number",
+        Takes::Size => "a size such as 512KiB",
+        Takes::Words(words) => &words.join(", "),
     };
     let when = match rule.changes {
         Changes::AnyInstant => "",
-        Changes::AtBoot => "; at boot",
+        Changes::AtBoot => "at boot",
     };
-    format!("{} ({takes}{when})", rule.about)
+    let more: Vec<_> = [takes, when].into_iter().filter(|text| !text.is_empty()).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
+    effect(rule) + &more
+}
+
+/// What happens if a rule is true, or what it chooses, and the releases in which it is so or in which the choice changed.
+fn effect(rule: &Rule) -> String {
+    let releases = variant::all().iter().filter_map(|named| {
+        let number = named.name.strip_prefix('v')?;
+        let is_release = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let (_, value) = named.rules.values().into_iter().find(|(name, _)| *name == rule.name)?;
+        is_release.then(|| (number, value))
+    });
+    let mut values: Vec<(&str, String)> = releases.collect();
+    values.dedup_by(|later, earlier| later.1 == earlier.1);
+    let about = rule.about.trim_end_matches('.');
+    let history = match rule.takes {
+        Takes::Switch => spans(&values),
+        _ if values.len() == 1 => "one value in all".to_owned(),
+        _ => format!("changed in {}", values[1..].iter().map(|(release, _)| *release).collect::<Vec<_>>().join(", ")),
+    };
+    format!("{about}; {history}")
+}
+
+/// The releases in which a switch is true, from the first release with each of its values in turn.
+fn spans(values: &[(&str, String)]) -> String {
+    let ends = values.iter().skip(1).map(|(release, _)| Some(*release)).chain([None]);
+    let spans = values.iter().zip(ends).enumerate().filter(|(_, ((_, value), _))| value == "true");
+    let said: Vec<_> = spans
+        .map(|(at, ((start, _), end))| match (at, end) {
+            (0, None) => "in all".to_owned(),
+            (0, Some(end)) => format!("before {end}"),
+            (_, None) => format!("since {start}"),
+            (_, Some(end)) => format!("from {start} on, before {end}"),
+        })
+        .collect();
+    if said.is_empty() { "in no release".to_owned() } else { said.join("; ") }
 }
 
 fn about_patch(patch: &Patch) -> String {

@@ -44,420 +44,425 @@ use crate::{
 
 rules! {
     ["Zones and their watermarks"]
-    /// Distance between two watermarks.
+    /// Distance from one watermark to the next (`__setup_per_zone_wmarks`).
     mark_step: MarkStep => AtBoot,
-    /// Is there a mark above high, for promotion between memory tiers?
+    /// Zones have a mark above High, for promotion between memory tiers (`WMARK_PROMO`).
     promo_mark: bool => AtBoot,
-    /// How ZONE_MOVABLE takes part in `min_free_kbytes`.
+    /// Part of ZONE_MOVABLE in `min_free_kbytes` (`__setup_per_zone_wmarks`).
     movable_marks: MovableMarks => AtBoot,
-    /// What a `vm.lowmem_reserve_ratio` of 0 means.
+    /// Meaning of a `vm.lowmem_reserve_ratio` of 0 (`setup_per_zone_lowmem_reserve`).
     reserve_ratio_zero: RatioZero => AtBoot,
-    /// What a zone without managed frames keeps in reserve.
+    /// Reserve of a zone without managed frames (`setup_per_zone_lowmem_reserve`).
     empty_zone_reserve: EmptyReserve => AtBoot,
-    /// The most that the kernel chooses for `vm.min_free_kbytes` by the size of memory, in KiB.
+    /// Largest `vm.min_free_kbytes` chosen by the size of memory, in KiB (`init_per_zone_wmark_min`).
     min_free_kbytes_max: u64 => AtBoot,
-    /// Zones that count in the `min_free_kbytes` recommended for transparent huge pages.
+    /// Zones that raise the `min_free_kbytes` recommended for huge pages (`set_recommended_min_free_kbytes`).
     thp_zones: ThpZones => AtBoot,
-    /// What a request for more than one frame must find above a watermark.
+    /// Free blocks that a request for more than one frame needs above a mark (`__zone_watermark_ok`).
     watermark_orders: WatermarkOrders,
-    /// Do the zones of a node take turns in serving requests, each as long as its marks are apart (`ALLOC_FAIR`)?
+    /// The zones of a node serve requests in turn, by the distance of their marks (`ALLOC_FAIR`).
     fair_zones: bool,
-    /// Does a request that may not wait have a quarter of what the Min mark keeps, if it wakes kswapd (`ALLOC_HARDER`)?
+    /// A request that may not wait but wakes kswapd may use a quarter of the Min mark (`ALLOC_HARDER`).
     nowait_is_harder: bool,
 
     ["Watermarks that are raised for a while"]
-    /// Does a fallback that breaks up a pageblock raise the zone's watermarks for kswapd (`watermark_boost`)?
+    /// Fallbacks that break up a pageblock and so raise the zone's watermarks (`boost_watermark`).
     watermark_boost: WatermarkBoost,
-    /// Does kswapd leave shrinkers alone as long as it only makes the room by which marks were raised (`may_shrinkslab`)?
+    /// While kswapd only makes room for raised marks, it leaves shrinkers alone (`may_shrinkslab`).
     boost_spares_slab: bool,
-    /// Is kswapd woken also for a pageblock that was broken up without raising marks, which is so with a factor of 0?
+    /// A broken-up pageblock wakes kswapd although no mark was raised (`steal_suitable_fallback`).
     fallback_wakes_unboosted: bool,
-    /// Has an atomic request for one frame what the Min mark would leave it if it were not raised?
+    /// An atomic request for one frame is held to the Min mark without its boost (`zone_watermark_fast`).
     atomic_ignores_boost: bool,
-    /// Do raised marks keep free blocks from compaction, which looks for some to move pages to?
+    /// Raised marks keep free blocks from compaction's free scanner (`__isolate_free_page`).
     boost_keeps_targets: bool,
 
     ["Free lists by migrate type"]
-    /// What a request does that finds no free block of its own type.
+    /// Blocks of other types that a request takes when its own type has none (`__rmqueue_fallback`).
     fallback: FallbackRules,
-    /// Where it turns when there is no other type either.
+    /// Source of a request when no other type has a block either (`__rmqueue`).
     last_resort: LastResort => AtBoot,
-    /// What an atomic request for more than one frame leaves for the next one.
+    /// Memory that an atomic request for more than one frame sets aside (`reserve_highatomic_pageblock`).
     high_atomic: HighAtomic => AtBoot,
-    /// Which free pageblocks become one block.
+    /// Pageblocks whose free memory may become one block (`__free_one_page`).
     merging: Merging,
-    /// Where blocks go that nobody just used: those given at boot, those moved between types.
+    /// End of the free list for blocks given at boot or moved between types (`move_freepages`).
     moved_end: End,
-    /// Does a request for Normal rather go to its node's DMA32 than break up another type's pageblock (`ALLOC_NOFRAGMENT`)?
+    /// A request for Normal takes its node's DMA32 before another type's pageblock (`ALLOC_NOFRAGMENT`).
     nofragment: bool,
-    /// Is that found out for each request, and then lost, so that none does (a mistake that was posted, and released)?
+    /// The result of `alloc_flags_nofragment` is lost: a mistake that was posted and released.
     nofragment_flag_lost: bool,
-    /// Does a movable request that may wait rather sleep for kswapd once than take a small block from another type?
+    /// A movable request sleeps for kswapd once before it takes another type's small block (posted 2018).
     fragment_stall: bool => AtBoot,
 
     ["Per-CPU lists"]
-    /// Where a CPU's `batch` stops growing with the zone.
+    /// Size at which a CPU's `batch` stops growing with its zone (`zone_batchsize`).
     pcp_batch_limit: Bytes => AtBoot,
-    /// How long a CPU's list may grow.
+    /// Most that a CPU's lists may hold (`zone_highsize`).
     pcp_high: PcpHighRule => AtBoot,
-    /// Which blocks per-CPU lists hold.
+    /// Blocks that a CPU's lists hold (`free_unref_page`).
     pcp_lists: PcpLists => AtBoot,
-    /// How a per-CPU list decides how much to give back.
+    /// Number of blocks that a full list of a CPU gives back (`nr_pcp_free`).
     pcp_free: PcpFree,
-    /// How often at most that doubles.
+    /// Most doublings of the number of blocks that a CPU's list gives back (`nr_pcp_free`).
     pcp_doublings_max: u64,
-    /// Does a CPU keep next to nothing while kswapd reclaims for the zone (`ZONE_RECLAIM_ACTIVE`)?
+    /// A CPU's lists stay nearly empty while kswapd reclaims the zone (`ZONE_RECLAIM_ACTIVE`).
     pcp_yields_to_reclaim: bool,
-    /// In which order the lists of a CPU give back.
+    /// Order in which the lists of a CPU give back (`free_pcppages_bulk`).
     pcp_drain: PcpDrain,
-    /// Does what is reclaimed go to the end of a CPU's list that gives back, and what is read into come from there (`cold`)?
+    /// Reclaimed pages go to the end of a CPU's list that gives back, and reads take from it (`cold`).
     pcp_has_cold_end: bool,
 
     ["The slow path of an allocation"]
-    /// In which order a request compacts and reclaims that finds no zone above its Min mark, and when it gives up.
+    /// Order of compaction and reclaim below the Min mark, and the end of trying (`__alloc_pages_slowpath`).
     slow_path: SlowPath,
-    /// When a request that compacts before it reclaims gives up in between (4.8 and later).
+    /// Result of compaction that ends a request before reclaim (`__alloc_pages_slowpath`, from 4.8).
     slow_gives_up: GivesUp,
-    /// Does a request for one node that may not reclaim have what is above its first mark or nothing, and wake nobody?
+    /// A request for one node that may not reclaim ends below its first mark and wakes nobody (`GFP_THISNODE`).
     node_only_gives_up: bool,
 
     ["LRU lists"]
-    /// How many new folios a CPU collects before they go to the LRU lists, at most 31 (`PAGEVEC_SIZE`).
+    /// New folios that a CPU collects before they go to the LRU lists (`PAGEVEC_SIZE`), at most 31.
     lru_batch: u64,
-    /// Do they go there as soon as there are so many, and not only when there is one more?
+    /// A CPU's batch of new folios goes to the lists when it is full, not with one more (`lru_cache_add`).
     lru_full_drains: bool,
-    /// Does a huge page send what is collected to the lists at once?
+    /// A huge page sends a CPU's batch of new folios to the lists at once (`lru_cache_add`).
     lru_huge_drains: bool,
-    /// Who has LRU lists, and so what kswapd and direct reclaim go by. (The lists are built by it when a kernel starts.)
+    /// Owner of LRU lists, by which kswapd and direct reclaim go (`struct lruvec`).
     lru_by: LruBy => AtBoot,
-    /// The LRU list for new anonymous folios.
+    /// LRU list of new anonymous folios (`lru_cache_add_active_or_unevictable`).
     lru_new_anon: NewAnon,
-    /// Is an inactive list too short by the size of both lists, and not by the zone's (anonymous memory) or by half (files)?
+    /// An inactive list is too short by both lists' sizes, not by the zone or by half (`inactive_list_is_low`).
     inactive_by_lists: bool,
 
     ["Reclaim"]
-    /// Are anonymous memory and files weighed by what reclaiming them has cost, and not by the pages that were in use?
+    /// Anonymous memory and files are weighed by the cost of reclaim, not by pages in use (`lru_note_cost`).
     reclaim_by_costs: bool,
-    /// Do pages that come back make active lists age?
+    /// Pages that come back make active lists age (`snapshot_refaults`).
     reclaim_notes_refaults: bool,
-    /// Is that decided for a whole pass, and aged what was spared when a run was in vain? Else each time, for files alone.
+    /// Ageing is decided for a whole pass, and again after a vain run (`may_deactivate`).
+    ///
+    /// Else each time, for files alone.
     reclaim_ages_by_pass: bool,
-    /// Does reclaim move dirty files out of its way, and wake the flusher for want of others, not for having looked at enough?
+    /// Reclaim moves dirty files out of its way, and wakes the flusher for want of others (`shrink_inactive_list`).
     reclaim_sets_dirty_aside: bool,
-    /// Does reclaim leave pinned base pages as they are? Else they go to the swap cache, from where they cannot be freed.
+    /// Reclaim leaves pinned base pages; else they end in the swap cache for good (`folio_maybe_dma_pinned`).
     reclaim_keeps_pinned: bool,
-    /// Does reclaim flush TLBs once for all that it unmaps in a run, and not after each entry (`TTU_BATCH_FLUSH`)?
+    /// Reclaim flushes TLBs once per run, not after each entry (`TTU_BATCH_FLUSH`).
     reclaim_batches_flushes: bool,
-    /// Does reclaim wait for what it waits for, and not for a disk to be less busy (`congestion_wait`)?
+    /// Reclaim waits for a reason of its own (`reclaim_throttle`), not for a less busy disk.
     reclaim_throttles: bool,
-    /// Does a direct reclaim that got nothing go through all priorities once more (`may_thrash`)?
+    /// A direct reclaim that got nothing goes through all priorities once more (`may_thrash`).
     reclaim_vain_again: bool,
-    /// Does reclaim for a large block free twice its size, before it asks whether compaction can begin?
+    /// Reclaim for a large block frees twice its size before it asks for compaction (`should_continue_reclaim`).
     reclaim_gap_first: bool,
-    /// Does a direct reclaimer that has enough give up what is left in proportion again and again, and not only once?
+    /// Direct reclaim that has enough trims the rest in proportion each time, not once (`shrink_lruvec`).
     reclaim_trims_again: bool,
-    /// Does kswapd go on for the highest zone that it was asked for or did something for, and for DMA alone when nobody asks?
+    /// kswapd goes on for the highest zone of its requests and its work, else for DMA (`kswapd`).
     kswapd_keeps_highest: bool,
-    /// Does kswapd rest on what was asked for during its run alone, and on DMA when nothing was (`kswapd`, up to 4.11)?
+    /// kswapd rests on the zones asked for during its run alone, else on DMA (`kswapd`).
     kswapd_rests_on_asked: bool,
-    /// Must all zones be balanced before kswapd sleeps and wakes kcompactd (`prepare_kswapd_sleep`, up to 4.11), and not one?
+    /// kswapd sleeps, and wakes kcompactd, only with all zones balanced, not one (`prepare_kswapd_sleep`).
     kswapd_needs_all_zones: bool,
 
     ["Shrinkers and slabs"]
-    /// Are shrinkers asked in proportion to the pages that reclaim has looked at, and not by its priority?
+    /// Shrinkers are asked in proportion to pages scanned, not by reclaim's priority (`shrink_slab`).
     slab_by_scanned: bool,
-    /// Is a cache asked for a batch of objects at least, or for all that it has?
+    /// A cache is asked for at least a batch of objects, or for all that it has (`do_shrink_slab`).
     slab_scans_a_batch: bool,
-    /// Of what it was not asked for so far, how much it is asked for now follows from the priority too.
+    /// Objects that a shrinker deferred are asked for by reclaim's priority too (`do_shrink_slab`).
     slab_deferred_by_priority: bool,
-    /// Which inodes that nobody uses the shrinker of a file system frees.
+    /// Unused inodes that the shrinker of a file system frees (`inode_lru_isolate`).
     inode_shrink: InodeShrink,
-    /// Does a security module keep something with each inode in memory (`lsm_inode_cache`)?
+    /// A security module keeps memory for each inode (`lsm_inode_cache`).
     lsm_inode_blob: bool,
-    /// Does a shrinker free what the journal of ext4 knows of blocks that are written, and not who wants the page of one?
+    /// A shrinker frees journal heads of written blocks, not the reclaimer of a page (`jbd2_journal_shrink_scan`).
     journal_shrinks: bool,
-    /// Can the kernel be built with the slab allocator SLAB, and not with SLUB alone?
+    /// The kernel can be built with the allocator SLAB, not with SLUB alone (`CONFIG_SLAB`).
     has_slab: bool,
-    /// The measure by which the partial list of a CPU is long enough in the slab allocator SLUB.
+    /// Unit in which the partial list of a CPU is limited in SLUB (`slub_set_cpu_partial`).
     slub_cpu_partial: SlubCpuPartial => AtBoot,
 
     ["Compaction"]
-    /// Does compaction look on the free lists first for a pageblock to empty, one that is partly free?
+    /// The migrate scanner looks on the free lists first for a partly free pageblock (`fast_find_migrateblock`).
     compact_lists_for_sources: bool,
-    /// Has a pageblock its mark for the time that pages are taken from it, so that no other compaction takes it?
+    /// A pageblock has its skip mark while pages are taken from it, so no other run takes it (`test_and_set_skip`).
     compact_private_sources: bool,
-    /// Does it look on the free lists first for frames to move to, high up in the zone?
+    /// The free scanner looks on the free lists first, high up in the zone (`fast_isolate_freepages`).
     compact_lists_for_targets: bool,
-    /// Does that begin with the order that served last and go round, and not with the largest below the one wanted?
+    /// Free lists are searched in turn from the order that served last (`next_search_order`).
     compact_orders_in_turn: bool,
-    /// Are all pages of a pageblock that a run comes to again moved at once, and is it marked then, whatever was there?
+    /// A pageblock that a run comes to again is moved as a whole and marked (`cc->rescan`).
     compact_rescans_at_once: bool,
-    /// Does the next compaction begin behind pageblocks that are none to take pages from?
+    /// The next run begins behind pageblocks that are unfit as sources (`isolate_migratepages`).
     compact_passes_unfit: bool,
-    /// Does asynchronous compaction that has found nothing yet say for synchronous compaction too where to begin?
+    /// Async compaction that has found nothing yet also moves the start of sync compaction (`compact_zone`).
     compact_syncs_cached: bool,
-    /// Does the linear search alone mark where no free frames are left: each pageblock that it has searched to its end?
+    /// Only the linear search marks pageblocks without free frames, each at its end (`isolate_freepages`).
     compact_marks_searched: bool,
-    /// Does asynchronous compaction look for free frames at a few frames of a pageblock only, until it finds some?
+    /// Async compaction samples a few frames of a pageblock until it finds free ones (`isolate_freepages_block`).
     compact_samples: bool,
-    /// Is a search of the free lists for a pageblock to empty in vain whenever it finds none, and does it look at no more blocks
-    /// than it may? Else it is where it comes to that number at a block that is not skipped for its mark or its place.
+    /// A search of free lists that finds no source is vain, and bounded in blocks (`fast_find_migrateblock`).
+    ///
+    /// Without it a search is in vain where it reaches its bound at a block that is not skipped for its mark or its place.
     compact_fails_without_source: bool,
-    /// Does the search for frames to move to look at several blocks of a free list also after its start, where it looks at many?
+    /// The search for targets looks at several blocks of a list also after its start (`fast_isolate_freepages`).
     compact_looks_further: bool,
-    /// Does the linear search begin at the highest free block that was seen only if that is high up in the zone?
+    /// The linear search begins at the highest free block seen only if that is high up (`fast_isolate_freepages`).
     compact_begins_high: bool,
-    /// Are marks cleared only where there is something to move, or somewhere to move it to?
+    /// Skip marks are cleared only where there is a source or a target (`__reset_isolation_pfn`).
     compact_clears_selectively: bool,
-    /// At how many frames of a pageblock compaction looks to see that it is all of one zone.
+    /// Frames of a pageblock looked at to see that it is all of one zone (`pageblock_pfn_to_page`).
     compact_zone_frames: u64,
-    /// When a zone is compacted enough for a request.
+    /// State of a zone that ends its compaction for a request (`compact_finished`).
     compact_ends: CompactEnds,
-    /// What asynchronous compaction does when others want the lock or the CPU.
+    /// Reaction of async compaction to others that want the lock or the CPU (`compact_unlock_should_abort`).
     compact_contended: CompactContended,
-    /// Is compaction put off by the reason of a failure: as long as frames are lacking, or until some have come free?
+    /// Compaction is deferred by why it failed: while frames are lacking, or until some came free (an idea).
     compact_defers_by_reason: bool,
-    /// Is it counted why compaction did not begin for a request, as events of the kernel's trace say it?
+    /// Reasons why compaction did not begin are counted (`mm_compaction_suitable`).
     compact_counts_reasons: bool => AtBoot,
-    /// What compaction does about huge pages in its way.
+    /// Handling of huge pages in compaction's way (`isolate_migratepages_block`).
     compact_huge_pages: CompactHugePages,
-    /// Does the search for free frames end at the first block that the zone cannot spare?
+    /// The free scanner ends at the first block that the zone cannot spare (`isolate_freepages_block`).
     compact_ends_at_mark: bool,
-    /// Do all frames of a free block that is taken count as scanned, and not only the one that was looked at?
+    /// All frames of a free block that is taken count as scanned, not one (`isolate_freepages_block`).
     compact_counts_frames: bool,
-    /// Do all frames of a huge page or a free block that a scanner passes by count as scanned?
+    /// All frames of a huge page or a free block passed by count as scanned (`isolate_migratepages_block`).
     compact_counts_passed: bool,
-    /// Which mark a zone must hold before it is compacted.
+    /// Watermark that a zone must hold before it is compacted (`compaction_suitable`).
     compact_mark: CompactMark,
-    /// Does compaction that waits for locks, but for no disk, leave pages on their lists that are being written?
+    /// Compaction that waits for locks, not for disks, leaves pages under writeback listed (`__isolate_lru_page`).
     compact_leaves_written: bool,
-    /// Does a page that cannot be moved make asynchronous compaction leave out the block of the order asked for around it?
+    /// A page that cannot move makes async compaction leave out the block around it (`skip_on_failure`).
     compact_skips_on_failure: bool,
-    /// Does a task that compacts have the block that it completes, before others see it?
+    /// A task that compacts gets the block that it completes before others see it (`compaction_capture`).
     compact_capture: bool,
-    /// Which allocations count as ones that compacted.
+    /// Allocations that count as `compact_stall` (`__alloc_pages_direct_compact`).
     compact_stall: CompactStall,
-    /// Does asynchronous compaction for what cannot be moved empty pageblocks of that type, and not movable ones?
+    /// Async compaction for unmovable requests empties pageblocks of that type (`suitable_migration_source`).
     compact_own_blocks: bool,
-    /// Does a request that may not reclaim wake kcompactd where kswapd is left asleep (`wakeup_kswapd`, since 4.17)?
+    /// A request that may not reclaim wakes kcompactd where kswapd is left asleep (`wakeup_kswapd`).
     kcompactd_without_kswapd: bool,
-    /// Does each node have a kernel thread that compacts?
+    /// Each node has a kernel thread that compacts (`kcompactd`).
     kcompactd: bool,
-    /// Does that also look, from time to time, whether there is something to do?
+    /// kcompactd also compacts unasked, from time to time (`proactive_compact_node`).
     compact_proactive: bool,
 
     ["Migration of pages"]
-    /// How many pages are unmapped before they are copied, one after the other.
+    /// Pages that are unmapped before they are copied, one by one (`migrate_pages_batch`).
     migrate_batch: u64,
-    /// Do pages count as failed that may only have been tried too often, or for which there was no frame?
+    /// Pages tried too often, or without a frame to move to, count as failed (`migrate_pages`).
     migrate_counts_tried: bool,
-    /// Do pages that were moved, and those that were not, wait among the CPU's new folios before they are freed and listed?
+    /// Pages wait in a CPU's batch of new folios after a move before they are freed or listed (`putback_lru_page`).
     migrate_through_batch: bool,
-    /// Do entries say after a move, as before, that their page was used and stored to through them? Else they are old and clean.
+    /// Entries keep their accessed and dirty bits over a move; else they are old and clean (`remove_migration_pte`).
     migrate_keeps_young: bool,
-    /// Do huge pages migrate as a whole, and not split?
+    /// Huge pages migrate as a whole, not split (`thp_migration_supported`).
     thp_migrates: bool,
-    /// Is a huge page that migrates counted by its base pages, and in counters of its own?
+    /// A huge page that migrates counts by its base pages, and in `thp_migration_*` (`migrate_pages`).
     thp_migration_counts: bool => AtBoot,
-    /// Does a huge page that was not migrated count as all its base pages also where it was only tried in vain, and not as one?
+    /// A huge page that was only tried in vain counts as all its base pages, not as one (`migrate_pages`).
     migrate_counts_parts: bool,
 
     ["Address spaces and their lock"]
-    /// How mappings without an address are placed.
+    /// Alignment of mappings without an address (`thp_get_unmapped_area`).
     mmap_align: MmapAlign,
-    /// How the lock of an address space is fair.
+    /// Fairness of the lock of an address space (`rwsem_down_write_slowpath`).
     mmap_lock: MmapLock,
-    /// Does munmap let faults go on once the mappings are gone, while it frees their memory?
+    /// Faults go on while munmap frees memory, once the mappings are gone (`downgrade_write` in `__do_munmap`).
     munmap_downgrades: bool,
-    /// Do faults lock their VMA instead of the address space?
+    /// Faults lock their VMA instead of the address space (`lock_vma_under_rcu`).
     vma_locks: bool,
-    /// Whose pages a store to a shared page takes over instead of copying them.
+    /// Shared pages that a store takes over without copying them (`do_wp_page`).
     cow_reuse: CowReuse,
 
     ["khugepaged"]
-    /// Does khugepaged read pages from a swap device (`max_ptes_swap`)?
+    /// khugepaged reads up to `max_ptes_swap` pages from swap (`__collapse_huge_page_swapin`).
     khugepaged_swaps_in: bool,
-    /// Does it take pages that others map too (`max_ptes_shared`)?
+    /// khugepaged takes up to `max_ptes_shared` pages that others map too (`__collapse_huge_page_isolate`).
     khugepaged_shared: bool,
-    /// Does a wake-up of khugepaged begin with what CPUs have collected for the LRU lists?
+    /// A wake-up of khugepaged first drains the CPUs' batches of new folios (`khugepaged_do_scan`).
     khugepaged_drains_lru: bool,
-    /// Does khugepaged pass by a process whose mmap lock it cannot have at once? Else it queues for it.
+    /// khugepaged passes by a process whose mmap lock is held; else it queues (`khugepaged_scan_mm_slot`).
     khugepaged_tries_lock: bool,
-    /// On which node a collapsed range's huge page is.
+    /// Node of the huge page of a collapsed range (`khugepaged_find_target_node`).
     khugepaged_target: CollapseTarget,
-    /// Does khugepaged keep the huge page of an abandoned collapse for the next one on that node?
+    /// khugepaged keeps the huge page of an abandoned collapse for the next one on that node (posted 2015).
     ///
     /// Until its wake-up is over; and a huge page that it does not get ends the wake-up. Else each collapse allocates, and the
     /// first failure only interrupts the wake-up. With `khugepaged_checks_nodes` alone, what the check gets is given back.
     khugepaged_keeps_page: bool,
-    /// Does khugepaged note which nodes gave it no huge page, and try there first at each wake-up?
+    /// khugepaged notes nodes that gave it no huge page, and tries there first at each wake-up (posted 2015).
     ///
     /// Until one does, it collapses nothing there. Without it faults may note it for each other, but not for khugepaged.
     khugepaged_checks_nodes: bool,
 
     ["Huge pages in faults"]
-    /// From which nodes faults take huge pages.
+    /// Nodes from which faults take huge pages (`alloc_pages_vma`).
     thp_nodes: ThpNodes,
-    /// Does a fault in a mapping with `MADV_HUGEPAGE` try harder than once (no `__GFP_NORETRY`)?
+    /// A fault in a mapping with `MADV_HUGEPAGE` tries harder than once (no `__GFP_NORETRY`).
     thp_advised_retries: bool,
-    /// What `transparent_hugepage/defrag` is at boot.
+    /// Value of `transparent_hugepage/defrag` at boot (`transparent_hugepage_flags`).
     thp_defrag: ThpDefrag => AtBoot,
-    /// How many of its words there are: `always`, `madvise` and `never`, then `defer`, then `defer+madvise`.
+    /// Number of words of `defrag`: 3, with `defer` 4, with `defer+madvise` 5 (`defrag_store`).
     thp_defrag_values: u64 => AtBoot,
-    /// Does a fault that has allocated a huge page and finds that another task was first count as `thp_fault_alloc` too?
+    /// A fault that allocates a huge page and then loses a race counts as `thp_fault_alloc` too.
     thp_fault_alloc_counts_losers: bool,
-    /// Do faults try for a huge page only while their node is not known to have none?
+    /// Faults try for a huge page only while their node is not known to have none (posted 2015).
     ///
     /// A fault that fails makes that known, a huge page that is freed ends it; with `khugepaged_checks_nodes` so does
     /// khugepaged, without it nobody else: a node may be without huge faults for long.
     thp_faults_gated: bool,
-    /// Does a fault that gets no huge page wake khugepaged for one?
+    /// A fault that gets no huge page wakes khugepaged for one (posted 2015).
     ///
     /// Also one that did not try. Without `khugepaged_checks_nodes` khugepaged only scans sooner; without `thp_faults_gated`
     /// faults go on trying by themselves.
     thp_faults_request: bool,
-    /// Who allocates the huge pages that faults ask for.
+    /// Thread that allocates the huge pages that faults ask for (posted 2015).
     ///
     /// Without `thp_faults_request` the threads of nodes only look around from time to time, and without any of the rules
     /// above they find nothing to do.
     thp_requests: ThpRequests => AtBoot,
-    /// What a store to a huge page does that others map too.
+    /// Effect of a store to a huge page that others map too (`do_huge_pmd_wp_page`).
     huge_cow: HugeCow,
-    /// Does a huge page fall apart for all as soon as one process maps its base pages?
+    /// A huge page falls apart for all as soon as one process maps its base pages (`split_huge_page_pmd`).
     thp_splits_at_once: bool,
-    /// Is the mapcount of each frame read before a huge page is split, and of one that is refused then (`total_mapcount`)?
+    /// Each frame's mapcount is read before a huge page is split, or refused (`total_mapcount`).
     split_counts_each: bool,
 
     ["Balloons and page reporting"]
-    /// What takes pages out of a balloon that may shrink by itself (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
+    /// Trigger that takes pages out of a balloon (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
     balloon_deflates: BalloonDeflates => AtBoot,
-    /// Can a device tell a hypervisor which blocks are free?
+    /// A device can tell a hypervisor which blocks are free (`page_reporting_register`).
     page_reporting: bool => AtBoot,
-    /// Does a pass make the first block that it leaves the head of its free list, so that what is reported is behind it?
+    /// A pass makes the first block that it leaves the head of its free list (`page_reporting_cycle`).
     reporting_rotates: bool,
-    /// Does a pass report a sixteenth of each free list, and the next one the rest?
+    /// A pass reports a sixteenth of each free list, the next pass more (`page_reporting_cycle`).
     reporting_has_budget: bool,
 
     ["The scheduler"]
-    /// Who runs next on a CPU. (Its queues are built by it when a kernel starts.)
+    /// Choice of the next task on a CPU (`pick_next_entity`).
     scheduler: Scheduler => AtBoot,
-    /// Does a CPU that looks for tasks to take over compare loads, and not numbers of tasks?
+    /// A CPU that looks for tasks to take over compares loads, not numbers of tasks (`calculate_imbalance`).
     sched_compares_loads: bool,
-    /// Does a task that waits for a CPU count there as it did when it began to wait?
+    /// A task that waits for a CPU keeps the load that it had when it began to wait (`update_load_avg`).
     sched_load_stays: bool,
-    /// Has a group of CPUs too many tasks only if these have run for nearly all of its time of late?
+    /// A group of CPUs is overloaded only if its tasks used nearly all of its time of late (`group_is_overloaded`).
     sched_overload_by_usage: bool,
-    /// Of tasks that wait for a CPU, does the one move to another that came last, and not the one that waits longest?
+    /// Of tasks that wait, the one that came last moves, not the one that waits longest (`detach_tasks`).
     sched_moves_latest: bool,
-    /// May a task wake up on the CPU that wakes it, by the loads of that and of the one that it ran on?
+    /// A task may wake on the CPU that wakes it, by the loads of that CPU and its last (`wake_affine`).
     sched_wake_affine_by_load: bool,
-    /// How much longer a busy CPU waits than an idle one before it looks for tasks on others.
+    /// Factor by which a busy CPU waits longer than an idle one before it looks for tasks (`busy_factor`).
     sched_busy_factor: u64,
-    /// Does it look a tick before that is over, so that CPUs do not look near and far at the same ticks?
+    /// A busy CPU looks a tick early, so that near and far looks differ (`get_sd_balance_interval`).
     sched_looks_a_tick_early: bool,
-    /// What a task runs at least when several share a CPU, or asks for, in ns on one CPU (`sched_min_granularity_ns`).
+    /// Least time of a task on a shared CPU, in ns on one CPU (`sched_min_granularity_ns`).
     sched_base_slice_ns: u64,
 
     ["Automatic NUMA balancing: tasks and their faults"]
-    /// Can the kernel balance NUMA automatically (`kernel.numa_balancing`)?
+    /// The kernel can balance NUMA automatically (`kernel.numa_balancing`).
     numa_balancing: bool => AtBoot,
-    /// Does a task count its hinting faults by the node of the memory (`numa_faults`)?
+    /// A task counts its hinting faults by the node of the memory (`numa_faults`).
     numa_counts_faults: bool,
-    /// Does a hinting fault at a huge page count for the CPU's node where the page stays, and not for the page's?
+    /// A hinting fault at a huge page that stays counts for the CPU's node (`do_huge_pmd_numa_page`).
     numa_huge_fault_here: bool,
-    /// Is a fault at the huge zero page none of balancing's?
+    /// Faults at the huge zero page do not count for balancing (`do_huge_pmd_numa_page`).
     numa_spares_huge_zero: bool,
-    /// Does a task prefer the node of most of its faults (`numa_preferred_nid`)?
+    /// A task prefers the node of most of its faults (`numa_preferred_nid`).
     numa_prefers_node: bool,
-    /// Are faults of one scan collected before they are added to those of earlier scans (`numa_faults_buffer`)?
+    /// Faults of a scan are collected before they join those of earlier scans (`numa_faults_buffer`).
     numa_faults_by_scan: bool,
-    /// Do pages keep part of the PID that faulted last, to tell what is private to a task (`_last_nidpid`)?
+    /// Pages keep PID bits of the last fault, to tell private from shared ones (`_last_nidpid`).
     numa_private_by_pid: bool,
-    /// Is a huge page split whose parts are each one task's own, where these are of several nodes? No kernel does: an idea.
+    /// A huge page is split whose parts are each one task's own, of several nodes (an idea).
     numa_splits_false_sharing: bool => AtBoot,
-    /// Does a fault at a page of the task's own node leave no trace at the page (`_last_cpupid`)?
+    /// A fault at a page of the task's own node leaves no trace at the page (`_last_cpupid`).
     numa_local_keeps_last: bool,
-    /// Do tasks that fault at the same pages count their faults together (`numa_group`), each fault by the node of its CPU too?
+    /// Tasks that fault at the same pages count faults together, by nodes of their CPUs too (`numa_group`).
     numa_groups: bool,
-    /// Does the load balancer move tasks to nodes that they prefer, whether their caches are hot or not?
+    /// The load balancer moves tasks to nodes they prefer, also cache-hot ones (`migrate_improves_locality`).
     numa_favours_moves: bool,
-    /// Does a task go to the node that it prefers as soon as it does?
+    /// A task goes to the node that it prefers as soon as it prefers it (`numa_migrate_preferred`).
     numa_moves_at_once: bool,
-    /// Is the CPU on a preferred node chosen as `wake_affine` would (`task_numa_find_cpu`), and not by its load alone?
+    /// The CPU on a preferred node is chosen as `wake_affine` would, not by load alone (`task_numa_find_cpu`).
     numa_finds_cpu: bool,
-    /// How a task finds a CPU on a node that it prefers.
+    /// Search for a CPU on a preferred node (`task_numa_find_cpu`).
     numa_places: NumaPlaces,
 
     ["Automatic NUMA balancing: scans"]
-    /// Does a settled task that prefers another node scan faster, and no other be made to from time to time?
+    /// A settled task that prefers another node scans faster; periods are not reset (`task_numa_placement`).
     numa_period_by_preference: bool,
-    /// Are periods of scans those of a whole task, however large it is?
+    /// Scan periods are those of a whole task, however large it is (`task_scan_min`).
     numa_period_by_size: bool,
-    /// How the period of scans of a task follows from its faults.
+    /// Change of a task's scan period by its faults (`update_task_scan_period`).
     numa_period: NumaPeriod,
-    /// Does the size of a task, as periods of scans go by it, count resident pages only, and not all that it maps?
+    /// A task's size, for scan periods, counts resident pages, not all that it maps (`task_nr_scan_windows`).
     numa_size_is_rss: bool,
-    /// Do tasks of a group begin to scan the more slowly the more of them there are and the more they share
-    /// (`task_scan_start`)? Their longest period grows too.
+    /// Tasks of a group start to scan the slower, the more they are and share (`task_scan_start`).
+    ///
+    /// Their longest period grows too.
     numa_period_by_sharing: bool,
-    /// Does a task that comes to another node begin anew with its period (`update_scan_period`)?
+    /// A task that comes to another node begins anew with its scan period (`update_scan_period`).
     numa_move_resets_period: bool,
-    /// Is nothing scanned before tasks of the process have run on two nodes (`first_nid`)?
+    /// Nothing is scanned before tasks of the process ran on two nodes (`first_nid`).
     numa_waits_for_second_node: bool,
-    /// Are pages scanned that several processes map?
+    /// Pages that several processes map are scanned (`change_pte_range`).
     numa_scans_shared: bool,
-    /// Are VMAs scanned that are smaller than a huge page?
+    /// VMAs smaller than a huge page are scanned (`task_numa_work`).
     numa_scans_small_vmas: bool,
-    /// Does a scan end when it has passed eight times its size, whatever it has found there?
+    /// A scan ends after eight times its size, whatever it found there (`task_numa_work`).
     numa_scan_ends: bool,
-    /// Does a task that scanned beyond a tick scan less for it?
+    /// A task whose scan took more than a tick scans less for it (`task_numa_work`).
     numa_scan_pays: bool,
-    /// Does a VMA wait for a period before it is scanned, once all has been (`vma_numab_state`)?
+    /// A VMA waits for a period before it is scanned, once all has been (`vma_numab_state`).
     numa_vma_delay: bool,
-    /// Is a VMA scanned only by tasks that have faulted in it, once all has been scanned twice (`vma_is_accessed`)?
+    /// A VMA is scanned only by tasks that faulted in it, once all was scanned twice (`vma_is_accessed`).
     numa_vma_by_pid: bool,
-    /// Are those tasks forgotten after a while (`pids_active`)?
+    /// Tasks that faulted in a VMA are forgotten after a while (`pids_active`).
     numa_vma_forgets_pids: bool,
-    /// Has a PID the bit that a hash says, and not that of its last six bits?
+    /// A PID has the bit of its hash, not that of its last six bits (`vma_set_access_pid_bit`).
     numa_vma_hashes_pids: bool,
-    /// Are they forgotten before it is asked who has faulted?
+    /// Tasks that faulted in a VMA are forgotten before `vma_is_accessed` asks for them.
     numa_vma_forgets_first: bool,
-    /// Is a VMA finished that was begun, whoever uses it?
+    /// A VMA whose scan has begun is finished, whoever uses it (`vma_is_accessed`).
     numa_vma_finishes: bool,
-    /// Is a VMA scanned once in a scan of all, and one that its tasks do not use if there is no other (`prev_scan_seq`)?
+    /// A VMA is scanned once in a scan of all, an unused one if there is no other (`prev_scan_seq`).
     numa_vma_once: bool,
-    /// Are the first two scans, which ask nobody, those of the VMA (`start_scan_seq`)?
+    /// The first two scans, which ask nobody, are those of the VMA (`start_scan_seq`).
     numa_vma_own_scans: bool,
-    /// Is a VMA scanned that more scans of all have left out than the process has threads?
+    /// A VMA is scanned that more scans left out than the process has threads (`vma_is_accessed`).
     numa_vma_unscanned: bool,
-    /// Does one fault do for all pages of a page table, where these are of one node (`do_pmd_numa_page`)?
+    /// One fault does for all pages of a page table that are on one node (`do_pmd_numa_page`).
     numa_hints_by_table: bool,
-    /// Which entries of private memory hint, of pages that others may use too.
+    /// Entries of private memory that hint, of pages that others may use too (`change_pte_range`).
     numa_hints_cow: NumaHintsCow,
-    /// Do those of dirty pages of files?
+    /// Entries of dirty pages of files hint (`change_pte_range`).
     numa_hints_dirty: bool,
-    /// Do those of base pages on the node where a process with one task runs?
+    /// Entries of base pages on the node of a process with one task hint (`change_pte_range`).
     numa_hints_local: bool,
 
     ["Automatic NUMA balancing: pages that move"]
-    /// Is a huge page that is used on another node copied while it is mapped, and its one entry replaced
-    /// (`migrate_misplaced_transhuge_page`)? Else it moves as other pages do.
+    /// A misplaced huge page is copied while it is mapped (`migrate_misplaced_transhuge_page`).
+    ///
+    /// Its one entry is replaced then. Without the rule it moves as other pages do.
     numa_huge_at_once: bool,
-    /// Is the TLB flushed when that entry is replaced, at which user code faults anyway?
+    /// The TLB is flushed when a moved huge page's entry is replaced (`migrate_misplaced_transhuge_page`).
     numa_huge_flushes: bool,
-    /// Do base pages move to the node that uses them also where several entries map them?
+    /// Base pages that several entries map move to the node that uses them too (`migrate_misplaced_page`).
     numa_moves_shared: bool,
-    /// Do huge pages? With `numa_huge_at_once` they never do.
+    /// Huge pages that several entries map move too; never with `numa_huge_at_once` (`migrate_misplaced_page`).
     numa_moves_shared_huge: bool,
-    /// Do pages of files that are dirty?
+    /// Dirty pages of files move to the node that uses them too (`migrate_misplaced_page`).
     numa_moves_dirty: bool,
-    /// May not more than 128 MiB move to a node in a tenth of a second for that?
+    /// At most 128 MiB move to a node in a tenth of a second (`numamigrate_update_ratelimit`).
     numa_rate_limit: bool,
-    /// Does a node have room for such pages only beside what its zones keep from requests that have higher zones?
+    /// A node's room for moved pages leaves what zones keep from higher requests (`migrate_balanced_pgdat`).
     numa_room_spares_low: bool,
-    /// Which shared pages come to the node of a task that faults there.
+    /// Shared pages that come to the node of a task that faults there (`should_numa_migrate_memory`).
     numa_filter: NumaFilter,
-    /// Does a page come at once where its task is young, and no other has faulted there?
+    /// A page comes at once if its task is young and no other faulted there (`should_numa_migrate_memory`).
     numa_moves_early: bool,
 }
 

@@ -75,6 +75,7 @@ impl Takes {
     /// The form as messages call it, without the values.
     pub fn expects(self) -> String {
         match self {
+            Self::Number(0, 1) => "0 or 1".to_owned(),
             Self::Number(least, most) => format!("a whole number from {least} to {most}"),
             Self::Numbers => "whole numbers separated by blanks".to_owned(),
             Self::Word(words) => format!("one of {}", words.join(", ")),
@@ -187,7 +188,7 @@ macro_rules! settings {
             pub const $constant: &str = $name;
         )?)*
 
-        /// Settings that can be given in a machine file or with `--set`, in the order of `pagelab list knobs`.
+        /// Settings that can be given in a machine file or with `--set`, in the order of `pagelab list settings`.
         pub const SETTINGS: &[Setting] = &[$(Setting {
             name: $name, about: $about, takes: $takes, default: $default, since: $since, real: $real, sim: $sim,
         },)*];
@@ -255,9 +256,9 @@ settings! {
         Takes::Word(&["always", "madvise", "never"]), "always", OLDEST, Real::File, Sim::Yes;
     "transparent_hugepage/defrag" as THP_DEFRAG: "effort of a huge fault",
         Takes::Word(&["always", "defer", "defer+madvise", "madvise", "never"]), "the kernel's", OLDEST, Real::File, Sim::Yes;
-    "transparent_hugepage/use_zero_page": "huge zero page for read faults: 0 or 1",
+    "transparent_hugepage/use_zero_page": "huge zero page for read faults",
         SWITCH, "1", OLDEST, Real::File, Sim::Yes;
-    "transparent_hugepage/khugepaged/defrag": "whether khugepaged may compact and reclaim: 0 or 1",
+    "transparent_hugepage/khugepaged/defrag": "whether khugepaged may compact and reclaim",
         SWITCH, "1", OLDEST, Real::File, Sim::Yes;
     "transparent_hugepage/khugepaged/pages_to_scan": "pages khugepaged scans per wake-up",
         Takes::Number(1, UINT), "4096", OLDEST, Real::File, Sim::Yes;

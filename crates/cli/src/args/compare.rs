@@ -144,10 +144,10 @@ pub(crate) struct Noise {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  pagelab ladder v4.1-rc2 +1..+4 --workload thpscale-4.1 --seeds 8
-  pagelab ladder v4.20-rc3 --workload thpfioscale --metrics amean,compact_free_scanned
-  pagelab ladder v4.15..v5.1 --workload thpscale --machines four-core-4g,two-node-4g
-  pagelab ladder v5.0..v5.1 --rules --workload thpscale --seeds 8
+  pagelab ladder v4.1-rc2 +1..+4 --experiment thpscale-4.1 --seeds 8
+  pagelab ladder v4.20-rc3 --experiment thpfioscale --metrics amean,compact_free_scanned
+  pagelab ladder v4.15..v5.1 --experiment thpscale --machines four-core-4g,two-node-4g
+  pagelab ladder v5.0..v5.1 --rules --experiment thpscale --seeds 8
 
 The same command again goes on where it stopped.
 Exit status: 0 done, 1 a cell failed, 2 wrong input, 130 interrupted.")]
@@ -158,9 +158,9 @@ pub(crate) struct Ladder {
     /// Patches, in the order in which they are put on [default: all that the variant has]
     #[arg(value_name = "+N|+N..+M")]
     steps: Vec<String>,
-    /// Name or path of an experiment
-    #[arg(long, short)]
-    workload: String,
+    /// Name or path of an experiment (`pagelab list experiments`)
+    #[arg(long, short, alias = "workload", short_alias = 'w', value_name = "EXPERIMENT")]
+    experiment: String,
     /// Each rule that a step changes is a step of its own
     #[arg(long = "rules")]
     by_rule: bool,
@@ -206,7 +206,7 @@ impl Ladder {
                 from: self.from.clone(),
                 steps: self.steps.clone(),
                 by_rule: self.by_rule,
-                workload: self.workload.clone(),
+                workload: self.experiment.clone(),
                 machine: machine.cloned(),
                 sets: self.set.clone(),
                 seeds: self.seeds,

@@ -9,7 +9,7 @@ Examples:
   pagelab list experiments
   pagelab list experiments --all
   pagelab list rules
-  pagelab list knobs")]
+  pagelab list settings")]
 pub(crate) struct List {
     /// What to list
     #[arg(value_enum)]
@@ -23,7 +23,7 @@ pub(crate) struct List {
 pub(crate) enum Listed {
     /// Kernels as data: each its parent plus what differs
     Variants,
-    /// Rules that variants differ in, by mechanism, and their values
+    /// Rules that variants differ in, by mechanism: what each does, its kernel function, its values, since which release
     Rules,
     /// Machine files
     Machines,
@@ -34,7 +34,8 @@ pub(crate) enum Listed {
     /// Counters of the simulator and of this machine's /proc/vmstat: names for --metrics and --fail-on
     Counters,
     /// Kernel settings that --set and machine files know
-    Knobs,
+    #[value(alias = "knobs")]
+    Settings,
     /// Kernel images in the cache
     Kernels,
 }

@@ -36,7 +36,7 @@ pub(crate) struct Sweep {
     /// Name or path of an experiment (`pagelab list experiments`)
     #[arg(required_unless_present = "result")]
     experiment: Option<String>,
-    /// A kernel setting (`pagelab list knobs`) or a parameter of the workload (`pagelab list workloads`), with one value or
+    /// A kernel setting (`pagelab list settings`) or a parameter of the workload (`pagelab list workloads`), with one value or
     /// several: values with commas, and ranges
     #[arg(long, value_name = "NAME=A,B|FROM..TO:STEP")]
     set: Vec<String>,

@@ -8,7 +8,7 @@ use crate::support::{TINY, room::Room, words};
 fn every_command_explains_itself() {
     let room = Room::new();
     let cases: [(&[&str], &str); 8] = [
-        (&[], "pagelab run thpscale-4.1 --seeds 8"),
+        (&[], "pagelab run large-vm-4.18"),
         (&["completions"], "pagelab completions bash"),
         (&["man"], "pagelab man run | man -l -"),
         (&["run"], "pagelab run fault-storm --target vm --kernel"),
@@ -26,7 +26,7 @@ fn every_command_explains_itself() {
     }
     for help in ["-h", "--help"] {
         let answer = room.run(&[help]).expect(0).stdout;
-        assert!(answer.starts_with("Start with:  pagelab run thpscale-4.1 --seeds 8\n"), "{answer}");
+        assert!(answer.starts_with("Start with:  pagelab run large-vm-4.18\n"), "{answer}");
     }
     let help = room.run(&["--help"]).expect(0).stdout;
     assert!(help.contains("A patch can be tried on sim") && help.contains("docs/your-first-patch.md"), "{help}");
@@ -60,7 +60,7 @@ fn every_list_has_what_there_is() {
         ),
         ("experiments", &["fault-storm"]),
         ("counters", &["pgfault", "pgfree", "sim_nr_tlb_remote_flush"]),
-        ("knobs", &["transparent_hugepage/enabled", "vm.min_free_kbytes", "vm.lowmem_reserve_ratio"]),
+        ("settings", &["transparent_hugepage/enabled", "vm.min_free_kbytes", "vm.lowmem_reserve_ratio"]),
         ("kernels", &[]),
     ];
     for (what, known) in cases {
@@ -72,6 +72,9 @@ fn every_list_has_what_there_is() {
             assert!(listed, "{what} has no {name}:\n{}", answer.stdout);
         }
     }
+    let old_name = room.run(&["list", "knobs"]).expect(0).stdout;
+    assert_eq!(old_name, room.run(&["list", "settings"]).expect(0).stdout, "an alias");
+    assert!(old_name.contains(": 0 or 1; 1 if not set\n") && !old_name.contains("0 or 1: "), "{old_name}");
     // Near-twins have one name, and what serves one measurement is not in the way.
     let workloads = room.run(&["list", "workloads"]).expect(0).stdout;
     assert!(
@@ -91,6 +94,20 @@ fn every_list_has_what_there_is() {
     if let Ok(releases) = linux::kernel_image::list_cached() {
         let listed = room.run(&["list", "kernels"]).expect(0).stdout;
         assert!(releases.iter().all(|release| listed.lines().any(|line| line == release)), "{listed}");
+    }
+}
+
+/// Help names the columns of CSV where they are these, and nowhere else.
+#[test]
+fn help_names_the_columns_that_csv_has() {
+    let room = Room::new();
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/readme").display().to_string();
+    let csv = room.run(&["show", &recorded, "--format", "csv"]).expect(0).stdout;
+    let head = csv.lines().next().expect("a line").to_owned();
+    for (command, has) in
+        [("run", true), ("show", true), ("noise", false), ("ladder", false), ("claims", false), ("score", false)]
+    {
+        assert_eq!(room.run(&[command, "--help"]).expect(0).stdout.contains(&head), has, "{command}: {head}");
     }
 }
 

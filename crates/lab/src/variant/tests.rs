@@ -299,3 +299,23 @@ fn a_chain_of_parents_has_an_end() {
     let few = with(&others, "about = ''\nparent = 'p2980'").unwrap();
     assert_eq!(few.rules, *variant::named("v6.1"));
 }
+
+#[test]
+fn a_rule_is_an_effect_a_function_and_a_release() {
+    let of = |name: &str| effect(mm::Variant::RULES.iter().find(|rule| rule.name == name).expect(name));
+    for rule in mm::Variant::RULES {
+        let line = effect(rule);
+        assert!(line.chars().count() <= 120, "{}: {} characters: {line}", rule.name, line.chars().count());
+        let asks = ["Does ", "Is ", "Are ", "Has ", "Do ", "Which ", "How ", "What "]
+            .iter()
+            .any(|word| line.starts_with(word));
+        assert!(!asks && !line.contains('?'), "{}: a question: {line}", rule.name);
+        let has_source = line.contains('`') || line.contains("(posted 20") || line.contains("(an idea)");
+        assert!(has_source, "{}: no name of the kernel's, and neither posted nor an idea: {line}", rule.name);
+    }
+    assert!(of("reclaim_ages_by_pass").ends_with("; from 4.12 on, before 4.18; since 4.19"));
+    assert!(of("kswapd_needs_all_zones").ends_with("; before 4.12"), "{}", of("kswapd_needs_all_zones"));
+    assert!(of("thp_faults_gated").ends_with("; in no release"));
+    assert!(of("min_free_kbytes_max").contains("; changed in "), "{}", of("min_free_kbytes_max"));
+    assert!(of("compact_capture").ends_with("; since 5.1"), "{}", of("compact_capture"));
+}

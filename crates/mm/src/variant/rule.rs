@@ -8,7 +8,7 @@ pub struct Rule {
     pub name: &'static str,
     /// The heading of its section: the mechanism that it belongs to.
     pub section: &'static str,
-    /// What it decides.
+    /// Effect if it is true, or the thing that it chooses, with the kernel's name for it.
     pub about: &'static str,
     /// Which values it takes.
     pub takes: Takes,
@@ -60,7 +60,7 @@ pub(super) trait Value: Copy + PartialEq {
     fn write(self) -> String;
 }
 
-/// The table of rules: sections, each with a heading in brackets, of lines that are a question, a name and a type; `=> AtBoot`
+/// The table of rules: sections, each with a heading in brackets, of lines that are an effect, a name and a type; `=> AtBoot`
 /// where a boot alone changes it.
 macro_rules! rules {
     (@changes) => { Changes::AnyInstant };
