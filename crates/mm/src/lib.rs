@@ -42,15 +42,15 @@
 //! | `mm/filemap.c`, `readahead.c`, `fadvise.c` | `page_cache.rs`, `page_cache/` | large folios, `try_context_readahead` |
 //! | `mm/truncate.c`, `mm/page-writeback.c` | `page_cache/`    | |
 //! | `fs/fs-writeback.c`      | `page_cache/flusher.rs`        | inodes themselves |
-//! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | directories, journal, metadata blocks |
-//! | `fs/xfs`                 | `page_cache/xfs.rs`, `page_cache/xfs/` | all but what a log and its buffers need |
+//! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | contents of directories, quotas, attributes |
+//! | `fs/xfs`                 | `page_cache/xfs.rs`, `page_cache/xfs/` | all but what a journal and its buffers need |
 //! | `block/blk-mq.c`         | `disk.rs`                      | schedulers, priorities |
 //! | `mm/swap.c`              | `lru.rs`, `lru/`               | batches of rotations, the unevictable list |
 //! | `mm/vmscan.c`            | `reclaim.rs`, `reclaim/`       | memcg, MGLRU, demotion, vmpressure |
 //! | `mm/vmscan.c`            | `kswapd.rs`, `kswapd/`         | |
 //! | `mm/vmscan.c`            | `shrinker.rs`                  | |
 //! | `mm/mempolicy.c`, `mm/mprotect.c` | `mempolicy.rs`, `numa_hint.rs` | policies of VMAs, weights |
-//! | `kernel/sched/fair.c`    | `numa_balancing.rs`, `numa_balancing/` | far nodes among near ones; the filter by VMA (6.4) |
+//! | `kernel/sched/fair.c`    | `numa_balancing.rs`, `numa_balancing/` | far nodes among near ones |
 //! | (none: user code)        | `touch.rs`, `access.rs`, `access/` | |
 //! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk |
 //! | `mm/workingset.c`        | `workingset.rs`                | reclaim of nodes that hold only shadows |

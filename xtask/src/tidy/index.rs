@@ -1,4 +1,5 @@
-//! The table of files at the head of `mm`: each file of the folder is in it, and what it names is there.
+//! The table of files at the head of `mm`: each file of the folder is in it, what it names is there, and what it calls left out
+//! is not.
 
 use std::collections::BTreeSet;
 
@@ -29,6 +30,25 @@ pub(super) fn check(text: &str, files: &[String]) -> Vec<Finding> {
             findings.push(Finding::new(TABLE, 1, format!("the table of files lacks `{file}`, or its folder")));
         }
     }
+    findings.extend(text.lines().enumerate().flat_map(|(at, line)| found_after_all(at + 1, line, &here)));
+    findings
+}
+
+/// Words of a row's last column that are names of files in a folder of the row: such a mechanism is there by now.
+fn found_after_all(line: usize, row: &str, here: &BTreeSet<&str>) -> Vec<Finding> {
+    let columns: Vec<&str> = row.strip_prefix("//! |").map_or_else(Vec::new, |row| row.split('|').collect());
+    let [_, files, left_out, ..] = columns.as_slice() else { return Vec::new() };
+    let folders: Vec<&str> = files.split('`').skip(1).step_by(2).filter(|name| name.ends_with('/')).collect();
+    let words = left_out.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_lowercase);
+    let mut findings = Vec::new();
+    for word in words.filter(|word| !word.is_empty()) {
+        let end = format!("/{word}.rs");
+        if let Some(file) =
+            here.iter().find(|file| file.ends_with(&end) && folders.iter().any(|it| file.starts_with(it)))
+        {
+            findings.push(Finding::new(TABLE, line, format!("the table leaves out {word}, and `{file}` is there")));
+        }
+    }
     findings
 }
 
@@ -56,6 +76,7 @@ mod tests {
 //! |--------------|------------------------|----------|
 //! | `mm/a.c`     | `a.rs`, `a/`           | `b.rs`   |
 //! | `mm/gone.c`  | `gone.rs`, `empty/`    |          |
+//! | `mm/d.c`     | `a/`                   | shallow, Deep things |
 ";
         let files = ["lib.rs", "a.rs", "a/deep.rs", "a/deep/er.rs", "b.rs", "b/tests.rs", "b/tests/c.rs", "b/d.rs"];
         let mut files: Vec<String> = files.iter().map(|file| format!("{FOLDER}{file}")).collect();
@@ -68,6 +89,7 @@ mod tests {
                 "crates/mm/src/lib.rs:4: the table names `empty/`, which is not in crates/mm/src/",
                 "crates/mm/src/lib.rs:1: the table of files lacks `b.rs`, or its folder",
                 "crates/mm/src/lib.rs:1: the table of files lacks `b/d.rs`, or its folder",
+                "crates/mm/src/lib.rs:5: the table leaves out deep, and `a/deep.rs` is there",
             ]
         );
     }
