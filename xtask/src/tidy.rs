@@ -6,7 +6,9 @@ mod index;
 mod links;
 mod manifest;
 mod openings;
+mod prose;
 mod source;
+mod subject;
 mod tree;
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
@@ -64,6 +66,8 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
         }
     }
     findings.extend(links::check(&pages, &files));
+    let (long, sentences) = prose::check(&pages);
+    findings.extend(long);
     findings.extend(openings::check(&openings, |path| openings::times_of(root, path)));
     let (upward, ties) = floors::check(&mm, &read(root, floors::LIST)?)?;
     findings.extend(upward);
@@ -72,7 +76,12 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
         println!("{finding}");
     }
     println!("tidy: {} doc lines name nobody ({} may)", openings.len(), openings::CEILING);
+    println!("tidy: {sentences}");
     println!("tidy: {ties} ties of mm run upward ({})", floors::LIST);
+    // Said, and not counted: a commit that is there cannot be mended by another one.
+    if let Some(problem) = subject::of_newest(root) {
+        println!("tidy: {problem}");
+    }
     println!("tidy: {} found", findings.len());
     Ok(findings.len())
 }
