@@ -91,7 +91,7 @@ pub fn calibrate(
 ) -> Result<Calibration, RunError> {
     let snapshot = live().map_err(RunError::Failed)?;
     let setting = setting(&snapshot);
-    let rounds = probe_here(setting, seconds, stop, progress);
+    let rounds = probe_here(setting, seconds, stop, progress).map_err(RunError::Failed)?;
     if stop.load(Ordering::Relaxed) {
         return Err(RunError::InterruptedEarly);
     }
@@ -121,7 +121,12 @@ fn setting(snapshot: &Snapshot) -> Setting {
 }
 
 /// Probes this machine for some seconds.
-fn probe_here(setting: Setting, seconds: u16, stop: &AtomicBool, progress: &mut (dyn Progress + Send)) -> Rounds {
+fn probe_here(
+    setting: Setting,
+    seconds: u16,
+    stop: &AtomicBool,
+    progress: &mut (dyn Progress + Send),
+) -> Result<Rounds, String> {
     let place = place(setting);
     progress.note(&format!("timing the parts that the kernel is made of for {seconds} s, {place}; nothing is changed"));
     let mut start = None;

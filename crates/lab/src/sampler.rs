@@ -5,7 +5,6 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     process::{Child, ChildStdout, Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
-    thread,
     time::Duration,
 };
 
@@ -13,6 +12,7 @@ use linux::{
     host::monotonic_ns,
     process::{die_with_parent, ending},
     sampler::{Reader, SAMPLER_COMMAND},
+    worker,
 };
 use report::{Sample, Series};
 use units::Picos;
@@ -83,10 +83,10 @@ pub fn serve(
     output.write_all(b"\n")?;
     output.flush()?;
     let (over, end) = mpsc::channel();
-    thread::spawn(move || {
+    worker::start(move || {
         let _ = io::copy(&mut input, &mut io::sink());
         let _ = over.send(());
-    });
+    })?;
     let elapsed = || monotonic_ns() - start;
     // Bound: the run, whose end closes the input.
     loop {
@@ -117,7 +117,7 @@ mod tests {
 
     impl Read for Closes {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            thread::sleep(self.0);
+            std::thread::sleep(self.0);
             Ok(0)
         }
     }

@@ -29,6 +29,7 @@ use crate::{
     memory::{self, FileMapping},
     moves, numa, pin, places, process, procfs,
     tracing::{self, Fallbacks, Watch},
+    worker,
 };
 
 /// A handle on the Linux kernel that this program runs on.
@@ -477,12 +478,18 @@ impl Os for Linux {
         let os = self.clone();
         self.shared.tasks.fetch_add(1, Ordering::Release);
         let end = ThreadEnd(self.clone());
-        let thread = std::thread::spawn(move || {
+        let thread = worker::start(move || {
             let _end = end;
             place(&os.shared.cpus, on);
             block_on(body(os))
         });
-        async move { thread.join().map_err(|_| Died { reason: "the thread panicked".to_owned() }) }
+        if thread.is_err() {
+            self.cancel_all();
+        }
+        async move {
+            let thread = thread.map_err(|error| Died { reason: error.to_string() })?;
+            thread.join().map_err(|_| Died { reason: "the thread panicked".to_owned() })
+        }
     }
 
     async fn fork<T: Wire>(

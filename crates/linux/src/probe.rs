@@ -31,7 +31,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, CpuId};
 
-use crate::host;
+use crate::{host, worker::start_in};
 
 /// One thing that is timed. Samples are picoseconds per operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -186,13 +186,19 @@ const BUFFER_SHARE: u64 = 2;
 const BUFFER_MAX: Bytes = Bytes::mib(256);
 
 /// Runs round after round while `more`, which is told how many are done, says so. A round takes some tens of milliseconds.
-pub fn run(setting: Setting, more: &mut (dyn FnMut(usize) -> bool + Send)) -> Rounds {
+///
+/// # Errors
+/// No thread can be had.
+pub fn run(setting: Setting, more: &mut (dyn FnMut(usize) -> bool + Send)) -> Result<Rounds, String> {
     // A thread of its own: the caller's affinity stays as it is.
     let work = || {
         host::pin(setting.cpu);
         rounds(setting, more)
     };
-    thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread::scope(|scope| {
+        let rounds = start_in(scope, work)?.join();
+        Ok(rounds.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 fn rounds(setting: Setting, more: &mut (dyn FnMut(usize) -> bool + Send)) -> Rounds {

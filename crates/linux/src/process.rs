@@ -10,7 +10,7 @@ use std::{
         process::{CommandExt, ExitStatusExt},
     },
     process::{Child, Command, ExitStatus, Stdio},
-    thread,
+    sync::mpsc,
 };
 
 use nix::{
@@ -24,6 +24,7 @@ use units::{Bytes, CpuId};
 use crate::{
     file::Ground,
     host::{Linux, place},
+    worker,
 };
 
 /// The argument before the entry's name: `pagelab task ENTRY`.
@@ -100,9 +101,11 @@ pub(crate) fn spawn<P: Wire, T: Wire>(
     let mut command = Command::new("/proc/self/exe");
     command.arg(TASK_COMMAND).arg(entry).stdin(Stdio::piped()).stdout(Stdio::piped());
     // Started here, by a thread that outlives the child, because the child dies with the thread that started it.
-    let child = die_with_parent(&mut command).spawn();
+    let mut child = die_with_parent(&mut command).spawn();
     let survivors = os.clone();
-    let reader = thread::spawn(move || {
+    let (hand, handed) = mpsc::channel::<io::Result<Child>>();
+    let reader = worker::start(move || {
+        let child = handed.recv().expect("the child is handed over as soon as there is a thread");
         let result = child.and_then(|child| converse(child, &orders));
         let result = result.map_err(|error| error.to_string()).and_then(|(status, output)| {
             if status.success() {
@@ -116,7 +119,21 @@ pub(crate) fn spawn<P: Wire, T: Wire>(
             Died { reason }
         })
     });
-    async move { reader.join().expect("the thread that reads a child's result does not panic") }
+    let reader = match reader {
+        Ok(reader) => {
+            // The thread waits for it.
+            let _ = hand.send(child);
+            Ok(reader)
+        }
+        Err(error) => {
+            if let Ok(child) = &mut child {
+                let _ = child.kill().and_then(|()| child.wait());
+            }
+            os.cancel_all();
+            Err(Died { reason: error.to_string() })
+        }
+    };
+    async move { reader?.join().expect("the thread that reads a child's result does not panic") }
 }
 
 fn converse(mut child: Child, orders: &[u8]) -> io::Result<(ExitStatus, Vec<u8>)> {

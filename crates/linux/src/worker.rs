@@ -117,8 +117,19 @@ pub fn stop_when_unread(stop: &Arc<AtomicBool>) -> io::Result<()> {
 
 /// Starts a thread, if the system has one: a limit of processes counts threads too.
 pub fn start<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<thread::JoinHandle<T>> {
-    let explain = |error: io::Error| io::Error::new(error.kind(), format!("no thread can be started: {error}"));
-    thread::Builder::new().spawn(work).map_err(explain)
+    thread::Builder::new().spawn(work).map_err(|error| no_thread(&error))
+}
+
+/// Starts a thread of a scope, if the system has one.
+pub(crate) fn start_in<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<thread::ScopedJoinHandle<'scope, T>, String> {
+    thread::Builder::new().spawn_scoped(scope, work).map_err(|error| no_thread(&error).to_string())
+}
+
+fn no_thread(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("no thread can be started: {error}"))
 }
 
 fn reader(stream: Option<impl Read + Send + 'static>) -> io::Result<thread::JoinHandle<String>> {

@@ -1,11 +1,11 @@
 //! Runs that do not end as they were meant to: each says one thing or goes on, and leaves whole lines.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, os::unix::process::CommandExt, path::Path, process::Command};
 
 use crate::support::{
     document,
     room::{Answer, PATIENCE_S, Room, Running, within},
-    words,
+    skip, words,
 };
 use nix::sys::signal::Signal;
 use report::{Cell, RESULT_FILE, Store};
@@ -137,5 +137,48 @@ fn a_narrow_terminal_breaks_nothing() {
     assert!(usual.ends_with('\n') && usual.lines().count() > 10, "{usual}");
     for columns in ["40", "1", "0", "wide"] {
         assert!(shown(columns).lines().count() >= usual.lines().count(), "{columns}");
+    }
+}
+
+/// A limit of processes counts threads too: at every limit a run ends as it should, or with a message.
+#[test]
+fn a_limit_of_threads_is_a_message() {
+    /// No other process has it, so the limit is of this run's alone.
+    const USER: u32 = 61_234;
+    let room = Room::new();
+    let has_prlimit = Command::new("prlimit").arg("--version").output().is_ok_and(|output| output.status.success());
+    if !nix::unistd::geteuid().is_root() || !has_prlimit {
+        return skip("a_limit_of_threads_is_a_message", "it needs root, to be another user, and prlimit of util-linux");
+    }
+    for folder in ["", "here", "tmp"] {
+        std::os::unix::fs::chown(room.path().join(folder), Some(USER), Some(USER)).expect("root gives it away");
+    }
+    let program = room.give("pagelab", fs::read(env!("CARGO_BIN_EXE_pagelab")).expect("the program"));
+    std::os::unix::fs::chown(room.given(""), Some(USER), Some(USER)).expect("root gives it away");
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+    let run = |limit: u32, more: &[&str]| {
+        let limit = format!("--nproc={limit}");
+        let small =
+            ["run", "fault-storm", "--set", "page=base", "--set", "size=2MiB", "--set", "iterations=1", "--quiet"];
+        let args = words(&[&[&limit, &program], &small, more]);
+        let mut command = room.command_of(Path::new("prlimit"), &args);
+        command.uid(USER).gid(USER).env("HOME", room.here());
+        room.start(command).wait()
+    };
+    for (target, model, tasks) in [("host", "threads", "3"), ("host", "processes", "3"), ("sim", "threads", "1")] {
+        let more = ["--target", target, "--set", &format!("model={model}"), "--set", &format!("tasks={tasks}")];
+        let mut ends = Vec::new();
+        for limit in 1..40 {
+            let answer = run(limit, &more);
+            let said = &answer.stderr;
+            assert!(!said.contains("panicked"), "{target} {model} at {limit}: {said}");
+            assert!(answer.status.code().is_some_and(|code| code <= 2), "{target} {model} at {limit}: {answer:?}");
+            ends.push(answer.status.success());
+            if answer.status.success() {
+                break;
+            }
+            assert!(said.contains("pagelab: "), "{target} {model} at {limit}: {said}");
+        }
+        assert!(ends.len() > 1 && ends.last() == Some(&true), "{target} {model}: {ends:?}");
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Order {
 impl Order {
     /// Probes this machine, and says what came of it.
     pub(crate) fn work(&self) -> Result<String, String> {
-        let rounds = probe_here(setting(&live()?), self.calibrate, &AtomicBool::new(false), &mut Silent);
+        let rounds = probe_here(setting(&live()?), self.calibrate, &AtomicBool::new(false), &mut Silent)?;
         serde_json::to_string(&rounds).map_err(|error| error.to_string())
     }
 }

@@ -247,6 +247,6 @@ fn who_interrupts_gets_nothing() {
 #[test]
 fn however_little_time_there_is_there_are_enough_rounds() {
     let setting = super::setting(&live().unwrap());
-    let rounds = probe_here(setting, 0, &AtomicBool::new(false), &mut Silent);
+    let rounds = probe_here(setting, 0, &AtomicBool::new(false), &mut Silent).unwrap();
     assert_eq!(rounds.samples.len(), ROUNDS_MIN);
 }

@@ -13,7 +13,10 @@ use nix::sys::resource::{UsageWho, getrusage};
 use units::CpuId;
 
 use super::{Found, Raw, Samples, absent, each, probe, thread_ns, timed};
-use crate::host::{monotonic_ns, pin};
+use crate::{
+    host::{monotonic_ns, pin},
+    worker::start_in,
+};
 
 const BARRIERS: i64 = 300;
 const YIELDS: i64 = 1000;
@@ -38,14 +41,8 @@ pub(super) fn probes(cpu: CpuId, partner: Option<CpuId>) -> Vec<Found> {
         Ok(()) => probe(MEMBARRIER, move |samples| interrupts(other, samples)),
         Err(why) => absent(MEMBARRIER, why),
     };
-    let line = probe(LINE, move |samples| {
-        line_transfer(other, samples);
-        Ok(())
-    });
-    let wake = probe(WAKE, move |samples| {
-        wake_up(other, samples);
-        Ok(())
-    });
+    let line = probe(LINE, move |samples| line_transfer(other, samples));
+    let wake = probe(WAKE, move |samples| wake_up(other, samples));
     vec![switch, membarrier, line, wake]
 }
 
@@ -77,21 +74,21 @@ fn interrupts(other: CpuId, samples: &mut Samples) -> Result<(), String> {
     // 0: not there yet, 1: undisturbed, 2: interrupted, 3: over.
     let phase = AtomicU32::new(0);
     let (paired, lost) = thread::scope(|scope| {
-        let partner = scope.spawn(|| {
+        let partner = start_in(scope, || {
             pin(other);
             phase.store(1, Ordering::SeqCst);
             let (calm_turns, calm_ns) = spin_while(&phase, 1);
             let (turns, ns) = spin_while(&phase, 2);
             ns - turns * calm_ns / calm_turns.max(1)
-        });
+        })?;
         wait_for(&phase, 1);
         let start = monotonic_ns();
         while monotonic_ns() - start < CALM_NS {}
         phase.store(2, Ordering::SeqCst);
         let paired = membarriers();
         phase.store(3, Ordering::SeqCst);
-        (paired, partner.join().expect("a spinning thread does not panic"))
-    });
+        Ok::<_, String>((paired, partner.join().expect("a spinning thread does not panic")))
+    })?;
     samples.set(Raw::MembarrierPaired, paired?);
     samples.set(Raw::Interrupted, each(lost, BARRIERS));
     Ok(())
@@ -127,10 +124,10 @@ fn switch(cpu: CpuId, samples: &mut Samples) -> Result<(), String> {
         (thread_ns() - ns, self::switches() - switches)
     };
     let ((our_ns, ours), (their_ns, theirs)) = thread::scope(|scope| {
-        let partner = scope.spawn(part);
+        let partner = start_in(scope, part)?;
         let ours = part();
-        (ours, partner.join().expect("a yielding thread does not panic"))
-    });
+        Ok::<_, String>((ours, partner.join().expect("a yielding thread does not panic")))
+    })?;
     if ours + theirs < YIELDS {
         return Err("sched_yield does not switch between two threads of a CPU here".to_owned());
     }
@@ -144,16 +141,16 @@ fn switches() -> i64 {
     usage.voluntary_context_switches() + usage.involuntary_context_switches()
 }
 
-fn line_transfer(other: CpuId, samples: &mut Samples) {
+fn line_transfer(other: CpuId, samples: &mut Samples) -> Result<(), String> {
     let word = AtomicU32::new(0);
     let ns = thread::scope(|scope| {
-        scope.spawn(|| {
+        start_in(scope, || {
             pin(other);
             for turn in 0..=ROUND_TRIPS {
                 wait_for(&word, 2 * turn + 1);
                 word.store(2 * turn + 2, Ordering::Release);
             }
-        });
+        })?;
         // The first one waits for the thread to start.
         let trip = |turn: u32| {
             word.store(2 * turn + 1, Ordering::Release);
@@ -162,15 +159,16 @@ fn line_transfer(other: CpuId, samples: &mut Samples) {
         trip(0);
         let start = monotonic_ns();
         (1..=ROUND_TRIPS).for_each(trip);
-        monotonic_ns() - start
-    });
+        Ok::<_, String>(monotonic_ns() - start)
+    })?;
     samples.set(Raw::LineTransfer, each(ns.cast_signed(), 2 * i64::from(ROUND_TRIPS)));
+    Ok(())
 }
 
-fn wake_up(other: CpuId, samples: &mut Samples) {
+fn wake_up(other: CpuId, samples: &mut Samples) -> Result<(), String> {
     let (called, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let mut delays = thread::scope(|scope| {
-        let sleeper = scope.spawn(|| {
+        let sleeper = start_in(scope, || {
             pin(other);
             let mut delays = Vec::new();
             while !over.load(Ordering::Acquire) {
@@ -181,7 +179,7 @@ fn wake_up(other: CpuId, samples: &mut Samples) {
                 }
             }
             delays
-        });
+        })?;
         for _ in 0..WAKES {
             thread::sleep(NAP);
             called.store(monotonic_ns(), Ordering::Release);
@@ -190,10 +188,11 @@ fn wake_up(other: CpuId, samples: &mut Samples) {
         thread::sleep(NAP);
         over.store(true, Ordering::Release);
         sleeper.thread().unpark();
-        sleeper.join().expect("a sleeping thread does not panic")
-    });
+        Ok::<_, String>(sleeper.join().expect("a sleeping thread does not panic"))
+    })?;
     delays.sort_unstable();
     if let Some(median) = delays.get(delays.len() / 2) {
         samples.set(Raw::WakeUp, each(*median, 1));
     }
+    Ok(())
 }
