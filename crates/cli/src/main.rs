@@ -265,6 +265,9 @@ fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {
 }
 
 fn import(from: Option<&Path>, name: &str, output: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if from.is_none() {
+        put_back()?;
+    }
     let text = lab::import::machine_file(from, name)?;
     match output {
         None => print(&text),
@@ -309,7 +312,13 @@ fn make_state(args: &args::Make) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Puts back settings of this machine before it is looked at, where a run that was killed has left them changed.
+fn put_back() -> io::Result<()> {
+    linux::journal::put_back().iter().try_for_each(|line| writeln!(io::stderr(), "pagelab: {line}"))
+}
+
 fn record_state(output: &Path) -> anyhow::Result<ExitCode> {
+    put_back()?;
     let state = lab::state::State::live().map_err(UsageError)?;
     report::write_whole(output, &state.to_bytes()).map_err(UsageError::from)?;
     let mut stderr = io::stderr();

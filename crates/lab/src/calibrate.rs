@@ -29,7 +29,7 @@ use crate::{
     plan::UsageError,
     prices::{Measured, Price, Range},
     provenance,
-    run::{Progress, RunError},
+    run::{self, Progress, RunError},
 };
 
 pub(crate) use guest::Order;
@@ -89,6 +89,7 @@ pub fn calibrate(
     stop: &AtomicBool,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Calibration, RunError> {
+    run::put_back(progress);
     let snapshot = live().map_err(RunError::Failed)?;
     let setting = setting(&snapshot);
     let rounds = probe_here(setting, seconds, stop, progress).map_err(RunError::Failed)?;

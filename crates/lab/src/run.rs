@@ -113,6 +113,7 @@ pub struct Finished {
 
 /// Runs what the user asked for.
 pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Finished, RunError> {
+    put_back(progress);
     let request = &with_seeds_that_are_there(request)?;
     let (plan, notes) = planned(request, stop, progress)?;
     let directory = request.out.clone().map_or_else(|| fresh_directory(&plan), Ok)?;
@@ -154,6 +155,13 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
         }
         Err(Stopped::Mistake(error) | Stopped::Refused(error)) => Err(RunError::Usage(error)),
         Err(Stopped::Failed(message)) => Err(RunError::Failed(message)),
+    }
+}
+
+/// Puts back settings of this machine that a run before left changed, as it was killed together with its guard.
+pub(crate) fn put_back(progress: &mut dyn Progress) {
+    for line in linux::journal::put_back() {
+        progress.warning(&line);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The guard: a small process of our own that puts back what we changed, however we end.
 //!
+//! The guard itself can be killed with its run: what settings were is in a [journal](crate::journal) until it has put them back.
+//!
 //! Before a setting is changed or a scratch directory is filled, the guard is told how to undo it and has said that it
 //! knows. When its input closes (we finished, panicked, were interrupted or were killed outright) it undoes everything
 //! in reverse order and ends. It is a session of its own, so that Ctrl-C does not reach it.
@@ -20,7 +22,10 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::setting::{self, SettingError};
+use crate::{
+    journal::{self, Change, Journal},
+    setting::{self, SettingError},
+};
 
 /// The hidden subcommand that runs [`serve`].
 pub const GUARD_COMMAND: &str = "guard";
@@ -29,9 +34,20 @@ pub const GUARD_COMMAND: &str = "guard";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Undo {
-    Restore { name: String, value: String },
-    Remove { directory: PathBuf },
-    RemoveInstance { directory: PathBuf },
+    Restore {
+        name: String,
+        value: String,
+    },
+    Remove {
+        directory: PathBuf,
+    },
+    RemoveInstance {
+        directory: PathBuf,
+    },
+    /// The journal of what is restored: the first order, and the last to be carried out.
+    Forget {
+        journal: PathBuf,
+    },
 }
 
 /// A handle on the guard process. Dropping it, on whatever path, makes the guard undo everything.
@@ -44,6 +60,8 @@ pub struct Guard {
     undos: Vec<Undo>,
     /// Settings that are ours while these are open.
     reserved: Vec<Flock<File>>,
+    /// Begun with the first setting.
+    journal: Option<Journal>,
 }
 
 impl Guard {
@@ -63,7 +81,7 @@ impl Guard {
         let mut child = command.spawn()?;
         let orders = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().expect("the guard's output is a pipe"));
-        Ok(Self { child, orders, answers, undos: Vec::new(), reserved: Vec::new() })
+        Ok(Self { child, orders, answers, undos: Vec::new(), reserved: Vec::new(), journal: None })
     }
 
     /// Changes a setting. The value it has now is put back at the end, once, however often it is changed; so are those of
@@ -71,29 +89,48 @@ impl Guard {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         setting::check_writable(name)?;
         for disturbed in setting::disturbed_by(name) {
-            match self.note(disturbed) {
+            match self.note(disturbed, None) {
                 // A kernel without it cannot disturb it.
                 Err(SettingError::Absent { .. }) => {}
                 noted => noted?,
             }
         }
-        self.note(name)?;
+        self.note(name, Some(value))?;
         setting::write(name, value)
     }
 
     /// Has the value that a setting has now put back at the end. What is noted first is put back last.
-    fn note(&mut self, name: &str) -> Result<(), SettingError> {
-        if self.undos.iter().any(|undo| matches!(undo, Undo::Restore { name: known, .. } if known == name)) {
+    fn note(&mut self, name: &str, to: Option<&str>) -> Result<(), SettingError> {
+        let known = self.undos.iter().find_map(|undo| match undo {
+            Undo::Restore { name: known, value } if known == name => Some(value.clone()),
+            _ => None,
+        });
+        let is_new = known.is_none();
+        let value = if let Some(value) = known {
+            value
+        } else {
+            let reserved = setting::reserve(name)?.ok_or_else(|| SettingError::Busy { name: name.to_owned() })?;
+            self.reserved.push(reserved);
+            setting::read(name)?
+        };
+        let failed = |path: &str, source| SettingError::Io { name: name.to_owned(), path: path.into(), source };
+        let change = Change { name: name.to_owned(), value: value.clone(), to: to.map(str::to_owned) };
+        self.journal(&change).map_err(|source| failed("the journal of settings", source))?;
+        if !is_new {
             return Ok(());
         }
-        let reserved = setting::reserve(name)?.ok_or_else(|| SettingError::Busy { name: name.to_owned() })?;
-        self.reserved.push(reserved);
-        let value = setting::read(name)?;
-        self.order(Undo::Restore { name: name.to_owned(), value }).map_err(|source| SettingError::Io {
-            name: name.to_owned(),
-            path: PathBuf::from("the guard process"),
-            source,
-        })
+        self.order(Undo::Restore { name: name.to_owned(), value }).map_err(|source| failed("the guard process", source))
+    }
+
+    /// Has a change in the journal, which the guard attends to from its first line on.
+    fn journal(&mut self, change: &Change) -> io::Result<()> {
+        if self.journal.is_none() {
+            let journal = Journal::begin()?;
+            let path = journal.path.clone();
+            self.order(Undo::Forget { journal: path.clone() }).inspect_err(|_| drop(journal::remove(&path)))?;
+            self.journal = Some(journal);
+        }
+        self.journal.as_mut().expect("it was begun").note(change)
     }
 
     /// Removes a directory with all its contents at the end.
@@ -153,11 +190,17 @@ impl Drop for Guard {
 /// The guard process: notes orders until its input closes, then undoes them in reverse order. The error says what could
 /// not be undone.
 pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<(), String> {
-    let mut undos = Vec::new();
+    let (mut undos, mut attended) = (Vec::new(), Vec::new());
     for line in input.lines() {
         let Ok(line) = line else { break };
         // A line cut off by the death of its writer was never answered, so its change was never made.
         let Ok(undo) = serde_json::from_str::<Undo>(&line) else { break };
+        if let Undo::Forget { journal } = &undo {
+            match journal::attend(journal) {
+                Ok(lock) => attended.push(lock),
+                Err(_) => break,
+            }
+        }
         undos.push(undo);
         if output.write_all(b"noted\n").and_then(|()| output.flush()).is_err() {
             break;
@@ -166,9 +209,13 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<(), String> 
     undo_all(&undos)
 }
 
-/// In reverse order, each whether or not the others succeed.
+/// In reverse order, each whether or not the others succeed; but a journal is kept where something could not be restored.
 fn undo_all(undos: &[Undo]) -> Result<(), String> {
-    let failures: Vec<_> = undos.iter().rev().filter_map(|undo| perform(undo).err()).collect();
+    let mut failures = Vec::new();
+    for undo in undos.iter().rev() {
+        let is_due = failures.is_empty() || !matches!(undo, Undo::Forget { .. });
+        failures.extend(is_due.then(|| perform(undo).err()).flatten());
+    }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
 }
 
@@ -182,6 +229,7 @@ fn perform(undo: &Undo) -> Result<(), String> {
             _ => Ok(()),
         },
         Undo::RemoveInstance { directory } => remove_instance(directory),
+        Undo::Forget { journal } => journal::remove(journal).map_err(|error| format!("{}: {error}", journal.display())),
     }
 }
 

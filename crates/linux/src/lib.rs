@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `host.rs`, `memory.rs`, `access.rs`, `numa.rs`, `file.rs`, `barrier.rs` | `Os` by system calls |
 //! | `process.rs`, `fork.rs`, `moves.rs` | tasks as threads and as processes; where they have been |
-//! | `worker.rs`, `guard.rs` | one process per cell; one process that puts back what was changed |
+//! | `worker.rs`, `guard.rs`, `journal.rs` | one process per cell; one that puts back what was changed; its notes on disk |
 //! | `setting.rs`, `procfs/` | kernel settings by name; what /proc and /sys say |
 //! | `sampler.rs` | what /proc and /sys count, for time series |
 //! | `frame_map.rs` | what a kernel says of every frame at one moment |
@@ -28,6 +28,7 @@ pub mod guard;
 pub mod guest;
 pub mod host;
 mod initramfs;
+pub mod journal;
 pub mod kernel_image;
 pub mod kvm;
 mod memory;

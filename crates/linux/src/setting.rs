@@ -1,11 +1,15 @@
 //! Kernel settings in the files of a real kernel: reading, writing, and what exists. Which there are is the table of
 //! [`units::setting`].
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use nix::fcntl::{Flock, FlockArg};
 pub use units::setting::names;
-use units::setting::{self, REPORTING_ORDER, Setting, THP_ENABLED};
+use units::setting::{self, REPORTING_ORDER, Real, Setting, THP_ENABLED};
 
 use crate::procfs;
 
@@ -24,6 +28,18 @@ pub fn disturbed_by(name: &str) -> &'static [&'static str] {
 /// Why a value cannot be this setting's, found out without a kernel: an unknown name or a value of the wrong form.
 pub fn check_form(name: &str, value: &str) -> Result<(), String> {
     setting::find(name).ok_or("unknown setting")?.check(value)
+}
+
+/// Why a value cannot be what a run found in a setting, or in one that changes with a setting.
+pub(crate) fn check_found(name: &str, value: &str) -> Result<(), String> {
+    match setting::find(name) {
+        Some(known) if matches!(known.real, Real::File | Real::GuestFile) => known.check(value),
+        None if names().into_iter().any(|known| disturbed_by(known).contains(&name)) => {
+            let is_number = value.parse::<u64>().is_ok();
+            if is_number { Ok(()) } else { Err(format!("expected a whole number, found {value:?}")) }
+        }
+        _ => Err("no setting that a run changes".to_owned()),
+    }
 }
 
 /// Why a setting could not be read or written.
@@ -89,7 +105,26 @@ fn since(name: &str) -> String {
     release.map_or_else(String::new, |release| format!("; kernels have it from {release} on"))
 }
 
+/// Where the kernel's files are, but in tests.
+static ROOT: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has settings below another root, for the life of this process: tests leave this machine as it is.
+///
+/// # Panics
+/// When there is one already.
+pub fn root_at(root: &Path) {
+    ROOT.set(root.to_owned()).expect("settings have one root");
+}
+
 fn path(name: &str) -> PathBuf {
+    let path = path_in_root(name);
+    match (ROOT.get(), path.strip_prefix("/")) {
+        (Some(root), Ok(below)) => root.join(below),
+        _ => path,
+    }
+}
+
+fn path_in_root(name: &str) -> PathBuf {
     if name == REPORTING_ORDER {
         return PathBuf::from("/sys/module/page_reporting/parameters/page_reporting_order");
     }
@@ -159,8 +194,17 @@ pub fn write(name: &str, value: &str) -> Result<(), SettingError> {
         });
     }
     let found = read(name)?;
-    let kept = found == canonical(name, value) || found.starts_with(&format!("{} ", canonical(name, value)));
-    if kept { Ok(()) } else { Err(SettingError::Altered { name: name.to_owned(), value: value.to_owned(), found }) }
+    if is_kept(name, value, &found) {
+        Ok(())
+    } else {
+        Err(SettingError::Altered { name: name.to_owned(), value: value.to_owned(), found })
+    }
+}
+
+/// Whether a setting that reads so was given this value, and kept it.
+pub(crate) fn is_kept(name: &str, value: &str, found: &str) -> bool {
+    let value = canonical(name, value);
+    found == value || found.starts_with(&format!("{value} "))
 }
 
 /// Puts `transparent_hugepage/enabled` first and keeps the order of the rest.
