@@ -17,7 +17,7 @@ use linux::{
 use os::Os;
 use report::{
     Cell, Check, Duration, Extfrag, Footprint, Key, Measured, Memory, Record, Run, SCHEMA, Series, Skip, Skipped,
-    SlowPath, WAITING,
+    SlowPath, WAITING, brief,
 };
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Errno, ExtfragClass, ExtfragCounts, Picos};
@@ -149,7 +149,8 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
     if let Ok(order) = serde_json::from_slice::<crate::calibrate::Order>(order) {
         return Ok(order.work()?);
     }
-    let order: Order = serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {error}"))?;
+    let order: Order =
+        serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {}", brief(error)))?;
     let workload = parse(&order.key)?;
     let date = provenance::now();
     let start = host::monotonic_ns();

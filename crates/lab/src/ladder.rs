@@ -14,7 +14,7 @@ use crate::{
     plan::{Request, Seeds, UsageError},
     provenance,
     show::{self, Format},
-    source::unknown,
+    source::{quoted, unknown},
     variant,
 };
 
@@ -228,11 +228,11 @@ fn write(rung: &Rung, number: usize, folder: &Path) -> Result<String, UsageError
     let (last, value) = rules.last().expect("a rung has a rule");
     let bare = |value: &str| value == "true" || value == "false" || value.parse::<u64>().is_ok();
     let line = |(rule, value): &(String, String)| {
-        if bare(value) { format!("{rule} = {value}\n") } else { format!("{rule} = {value:?}\n") }
+        if bare(value) { format!("{rule} = {value}\n") } else { format!("{rule} = {}\n", quoted(value)) }
     };
-    let about = format!("{last} = {value}").replace('"', "'");
+    let about = quoted(&format!("{parent}, and up to {last} = {value}"));
     let lines: String = rules.iter().map(line).collect();
-    let text = format!("about = \"{parent}, and up to {about}\"\nparent = {parent:?}\n\n[rules]\n{lines}");
+    let text = format!("about = {about}\nparent = {}\n\n[rules]\n{lines}", quoted(parent));
     let path = folder.join(format!("{number:02}-{last}.toml"));
     let mistake = |error: std::io::Error| UsageError(format!("{}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(mistake)?;

@@ -33,7 +33,7 @@ use linux::{
     worker::{self, WorkerError},
 };
 use mm::variant::Named;
-use report::{Column, Key, Record, Skipped, Store, StoreError};
+use report::{Column, Key, Record, Skipped, Store, StoreError, brief};
 use units::Bytes;
 
 use self::{
@@ -401,7 +401,7 @@ impl Runner<'_> {
         match result {
             Ok(line) => match serde_json::from_str(&line) {
                 Ok(record) => self.keep(&record)?,
-                Err(error) => self.failures.push(format!("{who}: unreadable result: {error}")),
+                Err(error) => self.failures.push(format!("{who}: unreadable result: {}", brief(error))),
             },
             Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
             Err(WorkerError::Refused(reason)) => {
@@ -433,8 +433,7 @@ impl Runner<'_> {
         else {
             return Ok(None);
         };
-        let capture: Capture =
-            serde_json::from_value(files.clone()).map_err(|error| Stopped::Failed(error.to_string()))?;
+        let capture: Capture = serde_json::from_value(files.clone()).map_err(|error| Stopped::Failed(brief(error)))?;
         let snapshot = Snapshot::parse(&capture).map_err(|error| Stopped::Failed(error.to_string()))?;
         Ok(Some(import(&snapshot, &real.machine)))
     }
@@ -528,7 +527,7 @@ impl Runner<'_> {
         outside: &Outside,
     ) -> Result<(), Stopped> {
         let case = keys.get(index).map_or("?", |key| key.case.as_str());
-        match outcome.and_then(|line| serde_json::from_value(line).map_err(|error| error.to_string())) {
+        match outcome.and_then(|line| serde_json::from_value(line).map_err(brief)) {
             Ok(mut record) => {
                 outside.fill(index, &mut record);
                 self.keep(&record)?;

@@ -52,7 +52,8 @@ impl Sampling {
             return Err(format!("the sampler {}", ending(status)));
         }
         read.map_err(|error| format!("the sampler: {error}"))?;
-        serde_json::from_slice(&text).map_err(|error| format!("the sampler's series is not readable: {error}"))
+        serde_json::from_slice(&text)
+            .map_err(|error| format!("the sampler's series is not readable: {}", report::brief(error)))
     }
 }
 

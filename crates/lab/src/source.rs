@@ -8,8 +8,10 @@ mod reader;
 
 use std::{fmt, path::Path};
 
+pub(crate) use library::check_name;
 pub use library::{Kind, Listed, SERVES, list, lookup, names};
 pub use reader::{FromValue, Mismatch, OneOrMore, Scalar, TableReader};
+use report::brief;
 use toml::de::DeTable;
 
 /// A file's text, and what messages call it.
@@ -82,8 +84,8 @@ impl Source {
             Err(error) => {
                 let span = error.span().unwrap_or(0..0);
                 let message = match (error.message(), self.text.get(span.clone())) {
-                    ("duplicate key", Some(key)) => format!("the key {key} is given twice"),
-                    (message, _) => message.trim_end().replace('\n', "; "),
+                    ("duplicate key", Some(key)) => format!("the key {} is given twice", brief(key)),
+                    (message, _) => brief(message.trim_end().replace('\n', "; ")),
                 };
                 Err(self.error_at(span.start, None, message))
             }
@@ -103,6 +105,16 @@ impl Document<'_> {
     pub fn root(&self) -> TableReader<'_> {
         TableReader::new(self.source, String::new(), 0, &self.table)
     }
+}
+
+/// A text as a string of TOML, quoted and on one line.
+pub(crate) fn quoted(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_control() => format!("\\u{:04X}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
 }
 
 /// The valid name that `name` most likely meant: a few letters away at most, or without what it begins with.
@@ -137,7 +149,7 @@ pub fn unknown(noun: &str, name: &str, valid: &[&str]) -> String {
     } else {
         String::new()
     };
-    format!("unknown {noun} {name:?}{question}{list}")
+    format!("unknown {noun} {}{question}{list}", brief(format_args!("{name:?}")))
 }
 
 /// Prints `file:line: key: `, each part if it is there.

@@ -20,6 +20,7 @@ use linux::{
     frame_map::{self, Recorded, Recorder, Run},
     procfs::{Capture, Snapshot},
 };
+use report::brief;
 use serde::{Deserialize, Serialize};
 use units::Pfn;
 
@@ -35,7 +36,7 @@ use crate::{
     import::import,
     machine::Machine,
     plan::UsageError,
-    source::{Source, unknown},
+    source::{Source, check_name, unknown},
 };
 
 /// The first line of a state file.
@@ -81,6 +82,8 @@ impl Named {
             return recipe.map(Self::Recipe).map_err(|problem| UsageError(format!("state {words}: {problem}")));
         }
         let path = Path::new(words);
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        check_name("state", &name, &[]).map_err(UsageError)?;
         if path.extension().is_some_and(|suffix| suffix == recipe::SUFFIX) {
             let source = Source::read(path)?;
             return Ok(Self::Recipe(RecipeStart::from_source(path, &source)?));
@@ -184,7 +187,7 @@ impl State {
         let end = length.and_then(|length| usize::try_from(length).ok()?.checked_add(8));
         let text = end.and_then(|end| unpacked.get(8..end));
         let text = text.ok_or_else(|| bad(0, true, "expected a length that fits".to_owned()))?;
-        let head: Head = serde_json::from_slice(text).map_err(|error| bad(8, true, error.to_string()))?;
+        let head: Head = serde_json::from_slice(text).map_err(|error| bad(8, true, brief(error)))?;
         let runs_at = 8 + text.len();
         let runs = frame_map::decode(&unpacked[runs_at..], FRAMES_MAX);
         let runs = runs.map_err(|error| bad(runs_at + error.offset, true, error.what.to_owned()))?;
@@ -218,7 +221,7 @@ impl State {
 
     /// The snapshot in the kernel's files.
     pub fn snapshot(&self) -> Result<Snapshot, String> {
-        Snapshot::parse(&self.capture).map_err(|error| error.to_string())
+        Snapshot::parse(&self.capture).map_err(brief)
     }
 
     /// The machine of the kernel.

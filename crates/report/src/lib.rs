@@ -24,6 +24,7 @@ mod memory;
 pub mod metrics;
 pub mod mmtests;
 mod mmtests_2015;
+pub mod names;
 mod naming;
 pub mod over_time;
 pub mod page;
@@ -54,6 +55,7 @@ pub use self::frontier::{FrontierRow, frontier, frontier_csv, frontier_text};
 pub use self::group::{name_cases, operations};
 pub use self::metrics::{SamplesOf, samples, tables};
 pub use self::mmtests::to_text;
+pub use self::names::{brief, file_name_of_cell, file_names};
 pub use self::page::{Page, Part};
 pub use self::published::{
     Judgement, Ours, Printed, Published, PublishedColumn, PublishedError, PublishedSource, Verdict,

@@ -13,6 +13,8 @@ use flate2::{Compression, read::ZlibDecoder, write::ZlibEncoder};
 use serde::{Deserialize, Serialize};
 use units::BlockCell;
 
+use crate::names::brief;
+
 pub use self::{
     census::{ZoneCensus, census, unusable},
     text::{Caption, map_text},
@@ -226,8 +228,8 @@ impl BlockMap {
         let expected = || MapError("expected \"pagelab map 1\" in its first line".to_owned());
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(expected)?;
         let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-        let head: Head =
-            serde_json::from_slice(&rest[..end]).map_err(|error| MapError(format!("the head of the map: {error}")))?;
+        let head: Head = serde_json::from_slice(&rest[..end])
+            .map_err(|error| MapError(format!("the head of the map: {}", brief(error))))?;
         head.check()?;
         let length = head.cells() as u64 * CELL as u64 * head.at_us.len() as u64;
         if length > UNPACKED_MAX {

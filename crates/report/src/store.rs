@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::{
+    names::brief,
     record::{OLDEST_SCHEMA, Record, SCHEMA},
     seal::{Seal, checksum, seal, verify},
     whole::{check_regular, replace},
@@ -282,7 +283,7 @@ pub fn read_line(text: &[u8]) -> Result<(Record, Seal), NoRecord> {
     let value: serde_json::Value = serde_json::from_slice(text).map_err(|error| broken(json_reason(&error), false))?;
     let reads = |schema: u64| (u64::from(OLDEST_SCHEMA)..=u64::from(SCHEMA)).contains(&schema);
     if let Some(found) = value.get("schema").filter(|found| !found.as_u64().is_some_and(reads)) {
-        let reason = format!("expected schema {OLDEST_SCHEMA} to {SCHEMA}, found {found}");
+        let reason = format!("expected schema {OLDEST_SCHEMA} to {SCHEMA}, found {}", brief(found));
         return Err(NoRecord { reason, is_foreign: seal != Seal::Broken });
     }
     let record = serde_json::from_value(value).map_err(|error| broken(json_reason(&error), true))?;
@@ -293,7 +294,7 @@ pub fn read_line(text: &[u8]) -> Result<(Record, Seal), NoRecord> {
 fn json_reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {
-        Some(reason) => format!("{reason} at column {}", error.column()),
-        None => text,
+        Some(reason) => format!("{} at column {}", brief(reason), error.column()),
+        None => brief(text),
     }
 }

@@ -21,6 +21,7 @@ mod locality;
 mod map;
 mod mmtests;
 mod modules;
+mod names;
 mod numa_access;
 mod numa_probe;
 mod over_time;

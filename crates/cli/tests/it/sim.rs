@@ -195,7 +195,10 @@ fn trace_events_are_lines_beside_the_result() {
     let room = Room::new();
     let run = ["--target", "sim", "--set", "tasks=1", "--set", "page=base", "--set", "model=threads", "--trace"];
     let cells = run_experiment(&room, "fault-storm", &[&run[..], &["-o", "traced"]].concat());
-    let trace = room.here().join("traced/trace-two-node-2g-v6.1-base-threads-1-1.txt");
+    let files = std::fs::read_dir(room.here().join("traced")).expect("a result").flatten().map(|entry| entry.path());
+    let is_its =
+        |file: &std::path::PathBuf| file.display().to_string().contains("/trace-two-node-2g-v6.1-base-threads-1-1-");
+    let trace = files.into_iter().find(is_its).expect("a trace");
     let trace = std::fs::read_to_string(trace).expect("a trace");
     let lines: Vec<_> = trace.lines().collect();
     // The first page table finds nothing but Movable blocks.

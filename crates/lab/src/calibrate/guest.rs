@@ -79,9 +79,8 @@ pub fn calibrate_guest(
     let snapshot =
         records.captures.get("recomputed").ok_or_else(|| RunError::Failed("the guest sent no capture".to_owned()))?;
     let rounds = records.outcome.ok_or_else(|| RunError::Failed("the guest sent no prices".to_owned()))?;
-    let rounds: Rounds = rounds
-        .and_then(|line| serde_json::from_value(line).map_err(|error| error.to_string()))
-        .map_err(RunError::Failed)?;
+    let rounds: Rounds =
+        rounds.and_then(|line| serde_json::from_value(line).map_err(report::brief)).map_err(RunError::Failed)?;
     let mut of_guest = import::import(snapshot, name);
     of_guest.about = format!(
         "{}, Linux {release} under QEMU ({model}); prices measured {} in {} rounds of the guest's time",

@@ -2,7 +2,7 @@
 
 use units::{Bytes, CpuId, Frames};
 
-use crate::prices;
+use crate::{prices, source::quoted as string};
 
 use super::{Machine, Node, Storage, ZoneFacts, cpulist, latency};
 
@@ -117,14 +117,4 @@ fn list(items: impl Iterator<Item = String>) -> String {
 /// Groups of CPUs, each a list as the kernel writes one.
 fn groups(groups: &[Vec<CpuId>]) -> String {
     list(groups.iter().map(|cpus| string(&cpulist::print(cpus))))
-}
-
-/// A quoted string of one line.
-fn string(text: &str) -> String {
-    let escape = |c: char| match c {
-        '"' | '\\' => format!("\\{c}"),
-        c if c.is_control() => format!("\\u{:04X}", u32::from(c)),
-        c => c.to_string(),
-    };
-    format!("\"{}\"", text.chars().map(escape).collect::<String>())
 }

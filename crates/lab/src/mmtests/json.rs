@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use report::Metric;
+use report::{Metric, brief};
 use serde::Deserialize;
 
 use super::{
@@ -56,7 +56,8 @@ pub(super) fn read(file: &Path) -> Result<Vec<Found>, UsageError> {
     let document: Document = serde_json::from_slice(&bytes).map_err(|error| {
         let place = file.display();
         UsageError(format!(
-            "{place} is not a result directory, nor what compare-mmtests.pl --json-export writes: {error}"
+            "{place} is not a result directory, nor what compare-mmtests.pl --json-export writes: {}",
+            brief(error)
         ))
     })?;
     let mut found = Vec::new();
@@ -64,7 +65,11 @@ pub(super) fn read(file: &Path) -> Result<Vec<Found>, UsageError> {
         let name = module.module.trim_start_matches("Extract").trim_start_matches("Shellpack").to_lowercase();
         let test = TESTS.iter().find(|(test, _)| test.replace('-', "") == name.replace('-', ""));
         let Some((test, kind)) = test else {
-            return Err(mistake(format!("it is of {name:?}, which is not understood; these are: {}", known_tests())));
+            return Err(mistake(format!(
+                "it is of {}, which is not understood; these are: {}",
+                brief(format_args!("{name:?}")),
+                known_tests()
+            )));
         };
         let iterations = module.data.values().map(Vec::len).max().unwrap_or(0);
         for iteration in 0..iterations {

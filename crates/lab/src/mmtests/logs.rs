@@ -10,7 +10,7 @@ use std::{
 };
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
-use report::Metric;
+use report::{Metric, file_names};
 
 use super::{Kind, place, sysstate::wrong};
 use crate::{
@@ -24,6 +24,10 @@ pub(super) struct Logs {
     /// Where they are, for messages.
     root: PathBuf,
     files: BTreeMap<String, Vec<u8>>,
+    /// The label that each file, or a place in one, was written for.
+    labels: BTreeMap<String, String>,
+    /// A place, and two labels that have it.
+    clash: Option<[String; 3]>,
 }
 
 /// The numbers of one test in one iteration of mmtests.
@@ -43,7 +47,7 @@ const MULTI: &str = "SPECjbbMultiJVM.001/MultiVMReport.txt";
 impl Logs {
     /// Those of a benchmark in a folder; files of other names are not looked at.
     pub(super) fn open(root: &Path, kind: Kind) -> Result<Self, UsageError> {
-        let mut logs = Self { root: root.to_owned(), files: BTreeMap::new() };
+        let mut logs = Self { root: root.to_owned(), ..Self::default() };
         if kind == Kind::Warehouses {
             for name in PAGES.iter().flat_map(|page| [SINGLE, MULTI].map(|file| format!("{page}/{file}"))) {
                 let path = root.join(&name);
@@ -110,8 +114,22 @@ impl Logs {
         std::str::from_utf8(bytes).map_err(|_| UsageError(format!("{}: not a text", self.root.join(name).display())))
     }
 
-    fn add(&mut self, name: &str, text: &str) {
+    /// A place in these files that two cells have, and what the cells are called.
+    pub(super) fn clash(&self) -> Option<&[String; 3]> {
+        self.clash.as_ref()
+    }
+
+    fn add(&mut self, label: &str, name: &str, text: &str) {
+        self.claim(label, name);
         self.files.entry(name.to_owned()).or_default().extend(text.as_bytes());
+    }
+
+    /// Notes that a place is that of a label.
+    fn claim(&mut self, label: &str, place: &str) {
+        let known = self.labels.entry(place.to_owned()).or_insert_with(|| label.to_owned());
+        if known != label && self.clash.is_none() {
+            self.clash = Some([place.to_owned(), known.clone(), label.to_owned()]);
+        }
     }
 
     // ---- thpscale and its relatives: `threads-N.log`
@@ -124,7 +142,7 @@ impl Logs {
                 cases.push(case);
             }
         }
-        for case in cases {
+        for (case, file) in cases.iter().copied().zip(file_names(&cases)) {
             let of = |name: &str, class: &str| {
                 let found = metrics.iter().find(|metric| place(metric, label) == (name, Some(class), case));
                 found.map_or_else(VecDeque::new, |metric| metric.samples.iter().copied().collect::<VecDeque<f64>>())
@@ -147,7 +165,7 @@ impl Logs {
             }
             text.extend(base.into_iter().map(|sample| fault("base", sample)));
             text.extend(huge.into_iter().map(|sample| fault("huge", sample)));
-            self.add(&format!("threads-{}.log", file_name(case)), &text);
+            self.add(label, &format!("threads-{file}.log"), &text);
         }
     }
 
@@ -199,7 +217,7 @@ impl Logs {
                 parts.push(part);
             }
         }
-        for part in parts {
+        for (part, file) in parts.iter().copied().zip(file_names(&parts)) {
             let of = |class: &str| {
                 let found = metrics.iter().find(|metric| place(metric, label) == ("time_s", Some(class), part));
                 found.and_then(|metric| metric.samples.first().copied())
@@ -209,7 +227,7 @@ impl Logs {
                     metrics::of_times(Times { user, system, elapsed }).pop().map_or(0.0, |cpu| cpu.samples[0]);
                 let clock = clock(elapsed);
                 let line = format!("{user}user {system}system {clock}elapsed {percent}%CPU\n");
-                self.add(&format!("time-{}-1", file_name(part)), &line);
+                self.add(label, &format!("time-{file}-1"), &line);
             }
         }
     }
@@ -243,13 +261,17 @@ impl Logs {
             return;
         }
         let points = metrics.iter().filter(|metric| metric.class.as_deref() == Some("TPut"));
-        let points = points.filter_map(|metric| {
-            let warehouses = place(metric, label).2.strip_prefix("warehouses=")?;
-            Some(format!("  {warehouses} {}\n", metric.samples.first()?))
-        });
-        let points: String = points.collect();
-        if !points.is_empty() {
-            self.add(&format!("default/{SINGLE}"), &format!("SPEC scores\nWarehouses Thrput\n{points}\n"));
+        let mut table = String::new();
+        for metric in points {
+            let warehouses = place(metric, label).2.strip_prefix("warehouses=");
+            let Some((warehouses, rate)) = warehouses.zip(metric.samples.first()) else { continue };
+            table += &format!("  {warehouses} {rate}\n");
+            // Tables of several cells go into one file, as long as they have different points.
+            self.claim(label, &format!("default/{SINGLE}, {warehouses} warehouses"));
+        }
+        if !table.is_empty() {
+            let text = format!("SPEC scores\nWarehouses Thrput\n{table}\n");
+            self.files.entry(format!("default/{SINGLE}")).or_default().extend(text.as_bytes());
         }
     }
 
@@ -292,11 +314,14 @@ impl Logs {
         // The case of a cell is TEST-MODEL-TASKS.
         let Some(model) = label.split('-').nth(1) else { return };
         for metric in metrics {
-            let Some(test) = metric.name.strip_suffix(".iterations") else { continue };
-            let Some(tasks) = place(metric, label).2.strip_prefix("tasks=") else { continue };
+            let Some(test) = metric.name.strip_suffix(".iterations").filter(|test| !test.contains('/')) else {
+                continue;
+            };
+            let tasks = place(metric, label).2.strip_prefix("tasks=");
+            let Some(tasks) = tasks.filter(|tasks| tasks.parse::<u32>().is_ok()) else { continue };
             let seconds: String =
                 metric.samples.iter().map(|total| format!("min:{total} max:{total} total:{total}\n")).collect();
-            self.add(&format!("benchlog-{test}_{model}-{}", file_name(tasks)), &seconds);
+            self.add(label, &format!("benchlog-{test}_{model}-{tasks}"), &seconds);
         }
     }
 
@@ -360,13 +385,6 @@ fn has_extension(name: &str, extension: &str) -> bool {
 
 fn number(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite())
-}
-
-/// A case as part of a file's name.
-pub(super) fn file_name(case: &str) -> String {
-    case.chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() || "._+-=:".contains(letter) { letter } else { '_' })
-        .collect()
 }
 
 fn is_log(kind: Kind, name: &str) -> bool {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use report::{Cell, Contents, Key, Layout, Metric, Record, Run, SCHEMA, Skip, Target};
+use report::{Cell, Contents, Key, Layout, Metric, Record, Run, SCHEMA, Skip, Target, brief};
 
 use super::{
     BESIDE, BESIDE_VERSION, Beside, Kind, Like, json, known_tests,
@@ -103,11 +103,11 @@ impl Beside {
         }
         let mistake = |error: String| UsageError(format!("{}: {error}", file.display()));
         let bytes = std::fs::read(&file).map_err(|error| mistake(error.to_string()))?;
-        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| mistake(error.to_string()))?;
+        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| mistake(brief(error)))?;
         if value["version"] != BESIDE_VERSION {
-            return Err(mistake(format!("expected version {BESIDE_VERSION}, found {}", value["version"])));
+            return Err(mistake(format!("expected version {BESIDE_VERSION}, found {}", brief(&value["version"]))));
         }
-        serde_json::from_value(value).map(Some).map_err(|error| mistake(error.to_string()))
+        serde_json::from_value(value).map(Some).map_err(|error| mistake(brief(error)))
     }
 
     /// The result: cells with the numbers of their logs.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use report::Duration;
+use report::{Duration, brief};
 
 use crate::plan::UsageError;
 
@@ -18,7 +18,7 @@ pub(super) struct Around {
 
 /// A mistake in a line of a file.
 pub(super) fn wrong(file: &Path, line: usize, expected: &str, found: &str) -> UsageError {
-    UsageError(format!("{}:{line}: expected {expected}, found {found:?}", file.display()))
+    UsageError(format!("{}:{line}: expected {expected}, found {}", file.display(), brief(format_args!("{found:?}"))))
 }
 
 /// One capture of /proc/vmstat.

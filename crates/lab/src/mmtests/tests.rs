@@ -226,6 +226,69 @@ fn an_export_is_whole_or_absent() {
     refused(&[], "nothing that mmtests reads: no cell is done");
 }
 
+/// Names that fold together, or that are one when they are put together, are different directories.
+#[test]
+fn every_column_of_an_export_is_a_directory_of_its_own() {
+    let one = |kernel: &str, machine: &str, size: &str| {
+        let mut key = Key { machine: machine.to_owned(), ..key(kernel, "1", 1) };
+        key.params.insert("size".to_owned(), size.to_owned());
+        cell(key, metrics::of_faults(&[(false, size.len() as f64)], vec![10.0], Vec::new()))
+    };
+    let cells = vec![
+        one("a b", "m", "1"),
+        one("a_b", "m", "22"),
+        one("a/b", "m", "333"),
+        one("..", "m", "4444"),
+        one("6.1-x", "y-m", "55555"),
+        one("6.1-x-y", "m", "666666"),
+        one("6.1-x-y", "m", "7777777"),
+    ];
+    let (room, result) = room(&cells);
+    let to = room.path().join("to");
+    let exported = export(&result, None, &to).expect("exported");
+    let runs: Vec<_> =
+        exported.runs.iter().map(|run| run.strip_prefix(&to).expect("in it").display().to_string()).collect();
+    let expected = ["a_b-sim-m", "a_b-sim-m_2", "a_b-sim-m_3", "_.-sim-m", "6.1-x-y-m", "6.1-x-y-m_2"];
+    assert_eq!(runs, expected);
+    assert_eq!(read(&to).expect("read"), cells, "two cases of one name too");
+    assert_eq!(fs::read_dir(room.path()).expect("it").count(), 2, "nothing is written beside it");
+}
+
+/// One log for two cells would be one cell.
+#[test]
+fn cells_that_mmtests_cannot_tell_apart_are_refused() {
+    let one = |size: &str, warehouses: &str, seed| {
+        let mut key = Key { workload: "w".into(), ..key("v5.0", "page_fault1-threads-4", seed) };
+        key.params.insert("size".to_owned(), size.to_owned());
+        let metric = |name: &str, class: Option<&str>, part: &str| Metric {
+            name: name.into(),
+            class: class.map(str::to_owned),
+            part: Some(part.into()),
+            unit: "n".into(),
+            better: report::Better::Higher,
+            samples: vec![5.0],
+        };
+        let stores = cell(key.clone(), vec![metric("page_fault1.iterations", None, "tasks=4")]);
+        let jvm = cell(key, vec![metric("bops", Some("TPut"), &format!("warehouses={warehouses}"))]);
+        (stores, jvm)
+    };
+    let [small, large] = [one("1", "1", 1), one("2", "2", 1)];
+    let said = |cells: &[Cell]| {
+        let (room, result) = room(cells);
+        export(&result, None, &room.path().join("to")).map(drop).map_err(|error| error.to_string())
+    };
+    let refused = said(&[small.0, large.0]).expect_err("one log of two");
+    let expected = "would both be in wis-pf/logs/benchlog-page_fault1_threads-4, and mmtests could not tell them apart";
+    assert!(
+        refused.contains("size=1 and ") && refused.contains("size=2 of sim:v5.0:one-node-512m seed 1 "),
+        "{refused}"
+    );
+    assert!(refused.contains(expected), "{refused}");
+    assert_eq!(said(&[small.1.clone(), large.1]), Ok(()), "a table has several points");
+    let refused = said(&[small.1, one("2", "1", 1).1]).expect_err("a point twice");
+    assert!(refused.contains("SPECjbb.001.txt, 1 warehouses"), "{refused}");
+}
+
 /// Writes a file and the folders above it.
 fn give(root: &Path, name: &str, text: &str) {
     let path = root.join(name);

@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use report::{Cell, Column, Duration, Metric, Record};
+use report::{Cell, Column, Duration, Metric, Record, file_names};
 
 use super::{
     BESIDE, BESIDE_VERSION, Beside, CellBeside, Kind,
-    logs::{Logs, file_name},
+    logs::Logs,
     place,
     sysstate::{self, Around},
 };
@@ -71,8 +71,9 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Exported
     }
     let mut tree = Tree::default();
     let (mut runs, mut tests, mut beside) = (Vec::new(), BTreeSet::new(), Vec::new());
-    for (set, of_set) in &sets {
-        let root = if sets.len() > 1 { PathBuf::from(file_name(set)) } else { PathBuf::new() };
+    let roots = file_names(sets.iter().map(|(set, _)| set));
+    for ((_, of_set), root) in sets.iter().zip(roots) {
+        let root = if sets.len() > 1 { PathBuf::from(root) } else { PathBuf::new() };
         for (place, (column, name)) in columns(of_set).into_iter().enumerate() {
             let of_column: Vec<&Cell> = of_set.iter().copied().filter(|cell| cell.key.column() == column).collect();
             let run = root.join(&name);
@@ -135,17 +136,17 @@ fn columns(cells: &[&Cell]) -> Vec<(Column, String)> {
     let several = |of: fn(&Column) -> String| columns.iter().map(of).collect::<BTreeSet<_>>().len() > 1;
     let (targets, machines) = (several(|column| column.target.to_string()), several(|column| column.machine.clone()));
     let name = |column: &Column| {
-        let mut name = file_name(&column.kernel);
+        let mut name = column.kernel.clone();
         // mmtests splits a name at its first dash, and without one drops the last letter.
         if targets || !name.contains('-') {
             name += &format!("-{}", column.target);
         }
         if machines {
-            name += &format!("-{}", file_name(&column.machine));
+            name += &format!("-{}", column.machine);
         }
         name
     };
-    let names: Vec<String> = columns.iter().map(name).collect();
+    let names = file_names(columns.iter().map(name));
     columns.into_iter().zip(names).collect()
 }
 
@@ -177,9 +178,20 @@ impl Iteration<'_> {
         let mut beside = Vec::new();
         for (kind, cells) in &by_kind {
             let test = kind.test();
+            // As names of logs have them, which is where they are read from.
+            let of_logs = file_names(cells.iter().map(|cell| &labels[&cell.key]));
+            let named = cells.iter().zip(&of_logs);
             let named: Vec<(&str, &[Metric])> =
-                cells.iter().map(|cell| (labels[&cell.key].as_str(), cell.measured.metrics.as_slice())).collect();
+                named.map(|(cell, label)| (label.as_str(), cell.measured.metrics.as_slice())).collect();
             let logs = Logs::of(*kind, &named);
+            if let Some([file, one, other]) = logs.clash() {
+                return Err(format!(
+                    "{one} and {other} of {} seed {} would both be in {test}/logs/{file}, and mmtests could not tell them \
+                     apart; such a result cannot be exported",
+                    cells[0].key.column().label(),
+                    cells[0].key.seed
+                ));
+            }
             let numbers = logs.numbers(*kind).map_err(|error| error.to_string())?;
             let known: Vec<&Metric> = numbers.iter().flat_map(|numbers| numbers.runs.iter().flatten()).collect();
             for (cell, (label, _)) in cells.iter().zip(&named) {

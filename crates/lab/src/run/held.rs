@@ -9,7 +9,7 @@ use std::{
 };
 
 use report::{
-    Column, Contents, Key, Line, Lines, RESULT_FILE, Record, Rejected, Store, Target,
+    Column, Contents, Key, Line, Lines, RESULT_FILE, Record, Rejected, Store, Target, brief,
     seal::{Seal, seal, verify},
 };
 
@@ -52,14 +52,14 @@ pub(super) fn identity(directory: &Path) -> Result<Known, UsageError> {
     let wrong = |problem: String| UsageError(format!("{}: {problem}", file.display()));
     let bytes = report::check_regular(&file).and_then(|()| std::fs::read(&file));
     let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
-    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| wrong(brief(error)))?;
     let seal = verify(&bytes);
     if seal == Seal::Broken {
         return Err(wrong(
             "its checksum does not match: it was altered; put a copy back, or run into another directory".to_owned(),
         ));
     }
-    let identity: Identity = serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
+    let identity: Identity = serde_json::from_slice(&bytes).map_err(|error| wrong(brief(error)))?;
     // The name of the checksum is one byte away from a key that says nothing.
     let unknown = value.as_object().and_then(|keys| keys.keys().find(|key| !Identity::KEYS.contains(&key.as_str())));
     match unknown.filter(|_| seal == Seal::Missing) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use linux::{frame_map::Recorded, procfs::Capture};
-use report::{Column, Key};
+use report::{Column, Key, file_name_of_cell};
 
 use crate::{
     cell::Prefix,
@@ -20,14 +20,13 @@ const FOLDER: &str = "states";
 const SUFFIX: &str = "state";
 
 /// The state before a cell of a real session.
-pub(crate) fn path(directory: &Path, Column { kernel, machine, .. }: &Column, key: &Key) -> PathBuf {
-    let kernel = kernel.replace([' ', '/'], "_");
-    directory.join(FOLDER).join(format!("{machine}-{kernel}-{}-{}.{SUFFIX}", key.case, key.seed))
+pub(crate) fn path(directory: &Path, real: &Column, key: &Key) -> PathBuf {
+    directory.join(FOLDER).join(format!("{}.{SUFFIX}", file_name_of_cell(real, key)))
 }
 
 /// The file of a cell's trace events.
 pub(super) fn trace_name(key: &Key) -> String {
-    format!("trace-{}-{}-{}-{}.txt", key.machine, key.kernel, key.case, key.seed)
+    format!("trace-{}.txt", file_name_of_cell(&key.column(), key))
 }
 
 /// Writes the state before a guest's cell, whole or not at all.

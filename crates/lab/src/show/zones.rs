@@ -106,7 +106,7 @@ fn compute(what: &Simulated, machine: &str) -> Result<ComputedZones, String> {
 }
 
 fn compare(files: &serde_json::Value, phase: Phase, kept: Option<&Recorded>) -> Result<ZoneComparison, String> {
-    let capture: Capture = serde_json::from_value(files.clone()).map_err(|error| error.to_string())?;
+    let capture: Capture = serde_json::from_value(files.clone()).map_err(report::brief)?;
     let snapshot = Snapshot::parse(&capture).map_err(|error| error.to_string())?;
     let variant = Variant::for_version(snapshot.version.major, snapshot.version.minor);
     let today = variant.map_err(|error| error.to_string())?;

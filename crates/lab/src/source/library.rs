@@ -6,6 +6,7 @@ use std::{
 };
 
 use include_dir::{Dir, include_dir};
+use report::brief;
 
 use super::{Source, SourceError, unknown};
 
@@ -26,7 +27,23 @@ pub enum Kind {
 
 /// The source of a name, or of a path: something that contains a `/` or ends in `.toml`.
 pub fn lookup(kind: Kind, name_or_path: &str) -> Result<Source, SourceError> {
-    lookup_in(Path::new("."), kind, name_or_path)
+    let source = lookup_in(Path::new("."), kind, name_or_path)?;
+    match check_name(kind.noun(), source.name(), &[':']) {
+        Ok(()) => Ok(source),
+        Err(message) => Err(SourceError { file: None, line: None, key: None, message }),
+    }
+}
+
+/// Refuses a name that would be another one, or none, where it stands: a line of a table is one line, and `TARGET:KERNEL:MACHINE`
+/// names a column.
+pub(crate) fn check_name(noun: &str, name: &str, separators: &[char]) -> Result<(), String> {
+    match name.chars().find(|letter| letter.is_control() || separators.contains(letter)) {
+        None => Ok(()),
+        Some(letter) => {
+            let name = brief(format_args!("{name:?}"));
+            Err(format!("{noun} {name}: expected a name without {letter:?}: rename the file"))
+        }
+    }
 }
 
 /// A file by name, and what it says about itself.

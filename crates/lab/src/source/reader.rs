@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use report::brief;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -245,7 +246,10 @@ impl FromValue for OneOrMore {
         for item in items {
             let Scalar(text) = Scalar::from_value(item)?;
             if texts.contains(&text) {
-                return Err(Mismatch { offset: item.span().start, message: format!("{text:?} is listed twice") });
+                return Err(Mismatch {
+                    offset: item.span().start,
+                    message: format!("{} is listed twice", brief(format_args!("{text:?}"))),
+                });
             }
             texts.push(text);
         }
@@ -258,9 +262,9 @@ impl FromValue for OneOrMore {
 
 fn mismatch(expected: &str, value: &Spanned<DeValue<'_>>) -> Mismatch {
     let found = match value.get_ref() {
-        DeValue::String(text) => format!("the string {text:?}"),
-        DeValue::Integer(integer) => format!("the integer {integer}"),
-        DeValue::Float(float) => format!("the float {float}"),
+        DeValue::String(text) => format!("the string {}", brief(format_args!("{text:?}"))),
+        DeValue::Integer(integer) => format!("the integer {}", brief(integer)),
+        DeValue::Float(float) => format!("the float {}", brief(float)),
         DeValue::Boolean(boolean) => format!("the boolean {boolean}"),
         DeValue::Datetime(date) => format!("the date {date}"),
         DeValue::Array(_) => "a list".to_owned(),

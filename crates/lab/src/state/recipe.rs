@@ -22,7 +22,7 @@ use crate::{
     machine::Machine,
     plan::UsageError,
     provenance,
-    source::{Source, SourceError, unknown},
+    source::{Source, SourceError, quoted, unknown},
     variant::Recorded,
 };
 
@@ -118,15 +118,17 @@ impl RecipeStart {
     /// The recipe as a file, with the command that makes it.
     pub fn to_toml(&self, command: &str) -> String {
         let mut text = format!(
-            "# A state of memory by recipe, for --state of run and sweep. This makes it:\n# {command}\n\
+            "# A state of memory by recipe, for --state of run and sweep. This makes it:\n# {}\n\
              recipe = \"{}\"\nunmovable = \"{}\"\nblocks = \"{}\"\n",
+            command.replace('\n', "\n# "),
             self.recipe.name(),
             self.recipe.unmovable(),
             self.recipe.blocks()
         );
         for Made { machine, variant, seed, checksum } in &self.made {
+            let [machine, variant, checksum] = [machine, variant, checksum].map(|text| quoted(text));
             text += &format!(
-                "\n[[made]]\nmachine = \"{machine}\"\nvariant = \"{variant}\"\nseed = {seed}\nchecksum = \"{checksum}\"\n"
+                "\n[[made]]\nmachine = {machine}\nvariant = {variant}\nseed = {seed}\nchecksum = {checksum}\n"
             );
         }
         text
@@ -271,14 +273,19 @@ mod tests {
         assert!(problem("metadata+anon,block=20%").contains("did you mean \"blocks\"?"));
         assert!(problem("metadata+anon,blocks").starts_with("blocks: expected a part of memory"));
         assert!(problem("metadata+anon,blocks=2%").starts_with("blocks: 7% of the frames need"));
-        let made =
-            |seed| Made { machine: "m".to_owned(), variant: "v6.1".to_owned(), seed, checksum: format!("{seed:064x}") };
+        let made = |seed| Made {
+            machine: "m \"\\\u{1}".to_owned(),
+            variant: "v6.1".to_owned(),
+            seed,
+            checksum: format!("{seed:064x}"),
+        };
         let file = RecipeStart { file: Some("x.toml".into()), made: vec![made(1), made(2)], ..start };
-        let read = RecipeStart::from_source(Path::new("x.toml"), &Source::from_text("x.toml", file.to_toml("pagelab")))
-            .unwrap();
+        let read =
+            RecipeStart::from_source(Path::new("x.toml"), &Source::from_text("x.toml", file.to_toml("page\nlab")))
+                .unwrap();
         assert_eq!(read, file);
-        assert_eq!(read.expected("m", "v6.1", 2), Some(made(2).checksum.as_str()));
-        assert_eq!(read.expected("m", "v6.1", 3), None);
+        assert_eq!(read.expected("m \"\\\u{1}", "v6.1", 2), Some(made(2).checksum.as_str()));
+        assert_eq!(read.expected("m \"\\\u{1}", "v6.1", 3), None);
     }
 
     #[test]
@@ -302,7 +309,7 @@ mod tests {
         let other = Found { buddyinfo: "kept".to_owned(), ..found.clone() };
         fs::write(&file, seal(serde_json::to_vec(&other).unwrap())).unwrap();
         assert_eq!(make(&machine), other);
-        let twin = Machine { name: "twin".to_owned(), ..machine };
+        let twin = Machine { name: "twin".to_owned(), ..machine.clone() };
         assert_eq!(make(&twin).made.machine, "twin");
     }
 

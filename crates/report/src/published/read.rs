@@ -9,7 +9,7 @@ use super::{
     claim::Claims,
     rows::{Picked, Rows},
 };
-use crate::record::Better;
+use crate::{names::brief, record::Better};
 
 /// The columns of a table, in this order.
 const COLUMNS: [&str; 6] = ["experiment", "metric", "case", "kernel", "value", "better"];
@@ -99,7 +99,7 @@ fn toml_file<'a, T: DeserializeOwned>(
     let read = toml::from_str(text).map_err(|error| {
         let start = error.span().map(|span| span.start);
         let line = start.map(|start| text.bytes().take(start).filter(|&byte| byte == b'\n').count() + 1);
-        let message = error.message().trim_end().replace('\n', "; ");
+        let message = brief(error.message().trim_end().replace('\n', "; "));
         PublishedError { file: file.clone(), line, message }
     })?;
     Ok((file, read))
@@ -113,29 +113,30 @@ fn table(file: &str, text: &str) -> Result<Vec<Printed>, PublishedError> {
         message,
     };
     let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let header = reader.headers().map_err(|broken| error(Some(1), broken.to_string()))?;
+    let header = reader.headers().map_err(|broken| error(Some(1), brief(broken)))?;
     if header.iter().ne(COLUMNS) {
         let found = header.iter().collect::<Vec<_>>().join(",");
-        return Err(error(Some(1), format!("expected the columns {}, found {found}", COLUMNS.join(","))));
+        return Err(error(Some(1), format!("expected the columns {}, found {}", COLUMNS.join(","), brief(found))));
     }
     let mut printed = Vec::new();
     for record in reader.records() {
         let record = record.map_err(|broken| {
             let line = broken.position().map(csv::Position::line);
-            error(line, broken.to_string())
+            error(line, brief(broken))
         })?;
         let line = record.position().map(csv::Position::line);
         let field = |at: usize| record[at].to_owned();
-        let number: f64 = record[4]
-            .parse()
-            .ok()
-            .filter(|number: &f64| number.is_finite())
-            .ok_or_else(|| error(line, format!("value: expected a number, found {:?}", &record[4])))?;
+        let number: f64 = record[4].parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| {
+            error(line, format!("value: expected a number, found {}", brief(format_args!("{:?}", &record[4]))))
+        })?;
         let better = match &record[5] {
             "lower" => Better::Lower,
             "higher" => Better::Higher,
             "none" => Better::None,
-            found => return Err(error(line, format!("better: expected lower, higher or none, found {found:?}"))),
+            found => {
+                let found = brief(format_args!("{found:?}"));
+                return Err(error(line, format!("better: expected lower, higher or none, found {found}")));
+            }
         };
         let [experiment, metric, case, kernel, digits] = [0, 1, 2, 3, 4].map(field);
         printed.push(Printed { experiment, metric, case, kernel, digits, number, better });

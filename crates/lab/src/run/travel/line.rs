@@ -5,7 +5,7 @@
 //! Anything else on a line is refused by name.
 
 use linux::{file::Ground, setting, tracing::Watch};
-use report::{Key, Target};
+use report::{Key, Target, brief};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use units::Bytes;
@@ -111,7 +111,11 @@ impl Sent {
         let workload = cell::parse(key).map_err(|problem| format!("order.key: {problem}"))?;
         cell::conditions(key).map_err(|problem| format!("order.key: {problem}"))?;
         if workload.case() != key.case {
-            return Err(format!("order.key.case: expected {:?}, found {:?}", workload.case(), key.case));
+            return Err(format!(
+                "order.key.case: expected {:?}, found {}",
+                workload.case(),
+                brief(format_args!("{:?}", key.case))
+            ));
         }
         let source = Source::from_text(format!("{}.toml", key.machine), simulated.machine.as_str());
         let machine = Machine::from_source(&source, &setting::names());
@@ -175,7 +179,7 @@ impl Travelling {
 }
 
 fn parse(line: &str) -> Result<Value, String> {
-    serde_json::from_str(line).map_err(|error| error.to_string())
+    serde_json::from_str(line).map_err(brief)
 }
 
 /// Fields of a JSON object that are taken out one by one, until none may be left.
@@ -207,10 +211,10 @@ impl Fields {
     /// A value that says no more than what is made of it.
     fn take<T: DeserializeOwned + Serialize>(&mut self, name: &str) -> Result<T, String> {
         let (place, value) = self.value(name)?;
-        let read: T = T::deserialize(&value).map_err(|error| format!("{place}: {error}"))?;
+        let read: T = T::deserialize(&value).map_err(|error| format!("{place}: {}", brief(error)))?;
         let again = serde_json::to_value(&read).expect("it was read from such a value");
         match foreign(&place, &value, &again) {
-            Some(at) => Err(format!("{at}: nothing that a line carries")),
+            Some(at) => Err(format!("{}: nothing that a line carries", brief(at))),
             None => Ok(read),
         }
     }
