@@ -297,6 +297,39 @@ fn give(root: &Path, name: &str, text: &str) {
 }
 
 #[test]
+fn only_an_unfinished_export_of_ours_is_removed() {
+    let (room, result) = room(&thpscale());
+    let (to, partial) = (room.path().join("to"), room.path().join(".to.partial"));
+    let refused = |expected: &str| {
+        let message = export(&result, None, &to).expect_err(expected).to_string();
+        assert!(message.contains(".to.partial") && message.contains(expected), "{message}");
+        assert!(!to.exists());
+    };
+    give(&partial, "mine", "kept");
+    refused("is in the way, and no unfinished export");
+    assert_eq!(fs::read_to_string(partial.join("mine")).expect("it is there"), "kept");
+    let elsewhere = room.path().join("elsewhere");
+    fs::rename(&partial, &elsewhere).expect("moved");
+    std::os::unix::fs::symlink(&elsewhere, &partial).expect("a link");
+    refused("is in the way");
+    fs::remove_file(&partial).expect("removed");
+    // As one that was killed leaves it: before its mark, or in the middle.
+    fs::create_dir(&partial).expect("made");
+    export(&result, None, &to).expect("exported");
+    fs::rename(&to, room.path().join("first")).expect("moved");
+    give(&partial, "v5.0-sim/iter-0/half", "x");
+    give(&partial, ".pagelab-export", "");
+    let lives = fs::File::open(partial.join(".pagelab-export")).expect("the mark");
+    lives.lock().expect("locked");
+    refused("another export is writing there");
+    drop(lives);
+    export(&result, None, &to).expect("exported");
+    assert_eq!(files(&to), files(&room.path().join("first")));
+    assert!(!partial.exists() && files(&elsewhere).len() == 1);
+    assert!(files(&to).keys().all(|name| !name.contains(".pagelab")));
+}
+
+#[test]
 fn logs_of_mmtests_itself_are_read() {
     let folder = tempfile::tempdir().expect("a directory");
     let (root, logs) = (folder.path(), "6.8.0-vanilla/iter-0");

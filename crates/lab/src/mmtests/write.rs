@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -280,6 +281,36 @@ fn check_free(to: &Path) -> Result<(), UsageError> {
     }
 }
 
+/// The file that marks a directory as an unfinished export, locked for as long as it is being written.
+const MARK: &str = ".pagelab-export";
+
+/// Makes the directory of an unfinished export, in the place of one whose program was killed.
+///
+/// # Errors
+/// A directory that no export has left there, or that another one is writing.
+fn make_partial(partial: &Path) -> Result<File, UsageError> {
+    let mark = partial.join(MARK);
+    if partial.symlink_metadata().is_ok() {
+        let is_folder = partial.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let is_empty = || std::fs::read_dir(partial).is_ok_and(|mut entries| entries.next().is_none());
+        let is_marked = mark.symlink_metadata().is_ok_and(|found| found.is_file());
+        if !is_folder || (!is_marked && !is_empty()) {
+            return Err(UsageError(format!(
+                "{} is in the way, and no unfinished export: remove it, or give another directory",
+                partial.display()
+            )));
+        }
+        if is_marked && File::open(&mark).is_ok_and(|file| file.try_lock().is_err()) {
+            return Err(UsageError(format!("{}: another export is writing there", partial.display())));
+        }
+        std::fs::remove_dir_all(partial).map_err(mistake(partial))?;
+    }
+    std::fs::create_dir(partial).map_err(mistake(partial))?;
+    let file = File::create_new(&mark).map_err(mistake(&mark))?;
+    file.lock().map_err(mistake(&mark))?;
+    Ok(file)
+}
+
 impl Tree {
     /// Writes everything to a directory beside `to`, which then gets its name.
     fn write(&self, to: &Path) -> Result<(), UsageError> {
@@ -289,15 +320,16 @@ impl Tree {
         let parent = to.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).map_err(mistake(parent))?;
         let partial = parent.join(format!(".{}.partial", name.to_string_lossy()));
-        // Of an export that was killed.
-        let _ = std::fs::remove_dir_all(&partial);
+        let _lock = make_partial(&partial)?;
         let written = self.write_all(&partial).and_then(|()| {
             let _ = std::fs::remove_dir(to);
             std::fs::rename(&partial, to).map_err(mistake(to))
         });
-        if written.is_err() {
-            let _ = std::fs::remove_dir_all(&partial);
-        }
+        // An export with the mark in it is one too.
+        let _ = match written {
+            Ok(()) => std::fs::remove_file(to.join(MARK)),
+            Err(_) => std::fs::remove_dir_all(&partial),
+        };
         written
     }
 
