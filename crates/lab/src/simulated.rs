@@ -167,7 +167,7 @@ fn as_guest(machine: &Machine, settings: &Settings) -> Result<(Option<HostSpec>,
     let order = settings.reporting_order;
     let spec = ReportingSpec {
         order: Order(u8::try_from(order).map_err(|_| format!("{REPORTING_ORDER}: {order}"))?),
-        delay: Picos::from_micros(u64::from(settings.reporting_delay_ms) * 1000),
+        delay: Picos::from_millis(settings.reporting_delay_ms.into()),
     };
     Ok((host, (value(machine, REPORTING) == Some("on")).then_some(spec)))
 }

@@ -37,7 +37,7 @@ const JIFFY: Picos = Picos::from_micros(4000);
 const MAX_SCAN_WINDOW: u64 = 2560;
 
 const fn millis(ms: u64) -> Picos {
-    Picos::from_micros(1000 * ms)
+    Picos::from_millis(ms)
 }
 
 /// A kernel's balancing of NUMA: its settings, and what it knows of tasks, pages and nodes.
@@ -201,7 +201,7 @@ impl Mm {
             if rules.numa_move_resets_period {
                 // The longest period is in ms, and what it is compared with in ns, of which 32 bits count.
                 let nanos = (maker.period_ms * users * 1_000_000) & u64::from(u32::MAX);
-                task.stamp = Picos(Picos::from_nanos(max_ms.min(nanos)).0 + 2 * JIFFY.0);
+                task.stamp = Picos::from_nanos(max_ms.min(nanos)) + JIFFY * 2;
             }
         }
         *numa.task_mut(id) = task;
@@ -239,13 +239,13 @@ impl Mm {
         let task = numa.task_mut(id);
         task.stats.ran = (tick.ran, now);
         let period = millis(task.period_ms);
-        if tick.ran <= Picos(task.stamp.0 + period.0) {
+        if tick.ran <= task.stamp + period {
             return None;
         }
         if task.stamp == Picos(0) {
             task.period_ms = start_ms;
         }
-        task.stamp = Picos(task.stamp.0 + period.0);
+        task.stamp += period;
         if now < space.numa.next_scan {
             return None;
         }
@@ -261,7 +261,7 @@ impl Mm {
         }
         space.numa.next_scan = now + millis(task.period_ms);
         // Another task of the process likely wins the next time.
-        task.stamp = Picos(task.stamp.0 + 2 * JIFFY.0);
+        task.stamp += JIFFY * 2;
         Some(scan::ScanWork::new(size).of(tick))
     }
 

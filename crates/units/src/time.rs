@@ -1,8 +1,11 @@
 //! Time in integer picoseconds: 64 bits hold about 213 days.
+//!
+//! Sums and products stop at the last instant: a setting may say 2^31 hundredths of a second, and what is due then comes never.
+//! A difference below nothing is a bug, and panics.
 
 use std::{
     fmt,
-    ops::{Add, AddAssign, Sub},
+    ops::{Add, AddAssign, Mul, Sub},
 };
 
 use serde::{Deserialize, Serialize};
@@ -20,17 +23,22 @@ pub struct Time(pub u64);
 impl Picos {
     /// One nanosecond is 1,000 ps.
     pub const fn from_nanos(ns: u64) -> Self {
-        Self(ns * 1_000)
+        Self(ns.saturating_mul(1_000))
     }
 
     /// One microsecond is 1,000,000 ps.
     pub const fn from_micros(us: u64) -> Self {
-        Self(us * 1_000_000)
+        Self(us.saturating_mul(1_000_000))
+    }
+
+    /// One millisecond is 10^9 ps.
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000_000))
     }
 
     /// One second is 10^12 ps.
     pub const fn from_secs(s: u64) -> Self {
-        Self(s * 1_000_000_000_000)
+        Self(s.saturating_mul(1_000_000_000_000))
     }
 
     /// Whole nanoseconds, rounded down.
@@ -60,20 +68,27 @@ impl Time {
 impl Add<Picos> for Time {
     type Output = Time;
     fn add(self, span: Picos) -> Time {
-        Time(self.0 + span.0)
+        Time(self.0.saturating_add(span.0))
     }
 }
 
 impl Add for Picos {
     type Output = Picos;
     fn add(self, other: Picos) -> Picos {
-        Picos(self.0 + other.0)
+        Picos(self.0.saturating_add(other.0))
+    }
+}
+
+impl Mul<u64> for Picos {
+    type Output = Picos;
+    fn mul(self, times: u64) -> Picos {
+        Picos(self.0.saturating_mul(times))
     }
 }
 
 impl AddAssign for Picos {
     fn add_assign(&mut self, other: Picos) {
-        self.0 += other.0;
+        self.0 = self.0.saturating_add(other.0);
     }
 }
 
@@ -112,6 +127,18 @@ mod tests {
         assert_eq!(Picos::from_nanos(250).to_string(), "250.00 ns");
         assert_eq!(Picos::from_micros(953).to_string(), "953.00 us");
         assert_eq!(Picos::from_secs(2).to_string(), "2.00 s");
+    }
+
+    #[test]
+    fn sums_and_products_stop_at_the_last_instant() {
+        let last = Picos(u64::MAX);
+        assert_eq!([Picos::from_nanos(u64::MAX), Picos::from_micros(1 << 50), Picos::from_millis(u64::MAX)], [last; 3]);
+        assert_eq!([Picos::from_secs(1 << 32), Picos::from_millis(10) * (i32::MAX as u64), last + Picos(1)], [last; 3]);
+        assert_eq!(Time(1) + last, Time(u64::MAX));
+        let mut sum = last;
+        sum += Picos(1);
+        assert_eq!(sum, last);
+        assert_eq!(Picos::from_millis(10) * 3000, Picos::from_secs(30), "what fits is exact");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn khugepaged<'a>(of: impl Fn(&str) -> Option<&'a str>, is_small: boo
     let own = KhugepagedSettings::default();
     let own = KhugepagedSettings { defrag: own.defrag && !is_small, ..own };
     let number = |name: &str| of(&format!("transparent_hugepage/khugepaged/{name}"))?.parse::<u32>().ok();
-    let millis = |name, own| number(name).map_or(own, |value| Picos::from_micros(1000 * u64::from(value)));
+    let millis = |name, own| number(name).map_or(own, |value| Picos::from_millis(value.into()));
     KhugepagedSettings {
         pages_to_scan: number("pages_to_scan").map_or(own.pages_to_scan, u64::from),
         scan_sleep: millis("scan_sleep_millisecs", own.scan_sleep),

@@ -111,7 +111,7 @@ impl VmaFilter {
         let (seq, offset) = (space.numa.seq, space.numa.offset);
         let state = space.vmas.numab.make(vma.start, || NumabState {
             next_scan: now + delay,
-            pids_active_reset: now + Picos(delay.0 * (1 + RESET_DELAYS)),
+            pids_active_reset: now + delay * (1 + RESET_DELAYS),
             pids_active: [0; 2],
             prev_scan_seq: seq.cast_signed() - 1,
             start_scan_seq: seq,
@@ -186,7 +186,7 @@ impl NumabState {
 
     fn forget_pids(&mut self, now: Time, delay: Picos) {
         if now > self.pids_active_reset {
-            self.pids_active_reset = self.pids_active_reset + Picos(delay.0 * RESET_DELAYS);
+            self.pids_active_reset = self.pids_active_reset + delay * RESET_DELAYS;
             self.pids_active = [self.pids_active[1], 0];
         }
     }

@@ -56,7 +56,10 @@ impl NumaBalancing {
     fn by_sharing(&self, rules: &Variant, id: ControlId, period: u64) -> u64 {
         let Some(group) = self.group_of(id).filter(|_| rules.numa_period_by_sharing) else { return period };
         let (shared, private) = (group.faults.of(false), group.faults.of(true));
-        period.max(period * group.tasks * (shared + 1) / (private + shared + 1))
+        // Longer than 64 bits of ms is for ever.
+        let longer =
+            u128::from(period) * u128::from(group.tasks) * u128::from(shared + 1) / u128::from(private + shared + 1);
+        period.max(u64::try_from(longer).unwrap_or(u64::MAX))
     }
 
     /// The period with which a task begins (`task_scan_start`).

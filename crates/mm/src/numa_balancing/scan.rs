@@ -1,7 +1,7 @@
 //! Linux: task_numa_work(), kernel/sched/fair.c; change_prot_numa(), mm/mempolicy.c; change_pte_range() and change_pmd_range(),
 //! mm/mprotect.c; change_huge_pmd(), mm/huge_memory.c (v3.10, v6.1).
 
-use units::{NodeId, Pfn, Picos, Time, Vpn};
+use units::{NodeId, Pfn, Time, Vpn};
 
 use super::{JIFFY, Tick, filter::VmaFilter};
 use crate::{
@@ -75,7 +75,7 @@ impl ScanWork {
         let (Some(tick), Some(numa)) = (self.tick, &mut mm.numa) else { return };
         let ticks = cx.now().since(tick.at).0 / JIFFY.0;
         let task = numa.task_mut(tick.id);
-        task.stamp = Picos(task.stamp.0 + 32 * ticks * JIFFY.0);
+        task.stamp += JIFFY * (32 * ticks);
     }
 
     /// Goes on until `horizon`, at least by an entry of a PMD. The caller holds the mmap lock for read.

@@ -159,7 +159,7 @@ impl Mm {
         let here = self.node_of_cpu(cx.cpu());
         let task = self.numa.as_mut().expect("a task has faulted").task_mut(cx.control());
         let Some(preferred) = task.preferred else { return };
-        let period = Picos::from_micros(1000 * task.period_ms).0.div_ceil(JIFFY.0);
+        let period = Picos::from_millis(task.period_ms).0.div_ceil(JIFFY.0);
         task.stats.retry = jiffies(cx.now()) + (RETRY.0 / JIFFY.0).min(period / 16);
         if preferred != here {
             self.tell(News::Prefers(cx.control(), preferred));

@@ -249,7 +249,7 @@ impl Mm {
             task.nr_dirtied = 0;
         }
         task.nr_dirtied_pause = pause_pages;
-        let until = cx.now() + Picos(JIFFY.0 * u64::try_from(pause.max(1)).expect("positive"));
+        let until = cx.now() + JIFFY * u64::try_from(pause.max(1)).expect("positive");
         Some(Wait::Until(until))
     }
 

@@ -73,7 +73,7 @@ impl Mm {
     pub(super) fn arm_flusher(&mut self, now: Time) {
         let centisecs = self.cache.settings.dirty_writeback_centisecs;
         if self.cache.flusher.due.is_none() && centisecs > 0 {
-            self.cache.flusher.due = Some(now + Picos(CENTISECOND.0 * centisecs));
+            self.cache.flusher.due = Some(now + CENTISECOND * centisecs);
             self.tell_flusher();
         }
     }
@@ -172,7 +172,7 @@ impl Mm {
         let centisecs = self.cache.settings.dirty_writeback_centisecs;
         if reason == Some(Reason::Old) || self.cache.flusher.due.is_none() {
             let is_dirty = self.cache.dirty.len() > 0 && centisecs > 0;
-            self.cache.flusher.due = is_dirty.then_some(now + Picos(CENTISECOND.0 * centisecs));
+            self.cache.flusher.due = is_dirty.then_some(now + CENTISECOND * centisecs);
         }
         let Some(reason) = reason else {
             let due = [self.cache.flusher.due, self.cache.xfs.due(), self.cache.ext4.due()].into_iter().flatten().min();
@@ -190,7 +190,7 @@ impl Mm {
             return Step::Done(());
         }
         let next = self.cache.dirty.from(work.at).filter(|(place, _)| *place < work.end);
-        let expire = Picos(CENTISECOND.0 * self.cache.settings.dirty_expire_centisecs);
+        let expire = CENTISECOND * self.cache.settings.dirty_expire_centisecs;
         let next = next.filter(|(_, id)| work.reason != Reason::Old || self.cache.is_older(*id, cx.now(), expire));
         let Some((place, id)) = next else {
             let goes_on = work.reason != Reason::Old && work.has_sent && self.cache.dirty.len() > 0;
