@@ -48,10 +48,12 @@ impl Slot {
     const FREE: Self = Self { owner: 0, folio: 0, io: 0, count: 0, flags: 0 };
 }
 
-/// All slots of a device.
+/// All slots of a device. A device may be many times as large as memory: what is known of a cluster takes room once one of its
+/// slots is taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
-    all: Vec<Slot>,
+    count: u32,
+    clusters: Vec<Option<Box<[Slot; CLUSTER as usize]>>>,
     /// A bit for each, set when it is taken.
     taken: Vec<u64>,
     free: u32,
@@ -63,8 +65,8 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn new(count: u32) -> Self {
         let words = (count as usize).div_ceil(64);
-        let (all, free) = (vec![Slot::FREE; count as usize], count - 1);
-        let mut slots = Self { all, taken: vec![0; words], free, next: 0, left: 0 };
+        let clusters = vec![None; count.div_ceil(CLUSTER) as usize];
+        let mut slots = Self { count, clusters, taken: vec![0; words], free: count - 1, next: 0, left: 0 };
         // The header.
         slots.set_taken(0, true);
         for beyond in count..u32::try_from(words * 64).expect("as few as slots") {
@@ -74,11 +76,23 @@ impl Slots {
     }
 
     pub(super) fn len(&self) -> u32 {
-        u32::try_from(self.all.len()).expect("made of as many")
+        self.count
     }
 
     pub(super) fn free(&self) -> u32 {
         self.free
+    }
+
+    /// The state of a slot; one of a cluster that was never used is free.
+    fn at(&self, slot: SwapSlot) -> Slot {
+        let cluster = &self.clusters[(slot.0 / CLUSTER) as usize];
+        cluster.as_ref().map_or(Slot::FREE, |slots| slots[(slot.0 % CLUSTER) as usize])
+    }
+
+    /// The state of a slot, to be written.
+    fn at_mut(&mut self, slot: SwapSlot) -> &mut Slot {
+        let cluster = &mut self.clusters[(slot.0 / CLUSTER) as usize];
+        &mut cluster.get_or_insert_with(|| Box::new([Slot::FREE; CLUSTER as usize]))[(slot.0 % CLUSTER) as usize]
     }
 
     /// A free slot, to hold a page of `family` at `vpn`.
@@ -99,13 +113,13 @@ impl Slots {
         self.next = at + 1;
         self.free -= 1;
         self.set_taken(at, true);
-        self.all[at as usize] = Slot { owner: u64::from(family.0) << FAMILY_SHIFT | vpn.0, ..Slot::FREE };
+        *self.at_mut(SwapSlot(at)) = Slot { owner: u64::from(family.0) << FAMILY_SHIFT | vpn.0, ..Slot::FREE };
         Some(SwapSlot(at))
     }
 
     /// A slot that no entry names, and that has no folio, is free again.
     pub(super) fn give(&mut self, slot: SwapSlot) {
-        let state = &mut self.all[slot.0 as usize];
+        let state = self.at_mut(slot);
         assert!(state.count == 0 && state.flags & IN_CACHE == 0, "{slot:?} is given back, but {state:?}");
         *state = Slot::FREE;
         self.set_taken(slot.0, false);
@@ -118,33 +132,33 @@ impl Slots {
     }
 
     pub(super) fn owner(&self, slot: SwapSlot) -> Owner {
-        let owner = self.all[slot.0 as usize].owner;
+        let owner = self.at(slot).owner;
         let family = u16::try_from(owner >> FAMILY_SHIFT).expect("twelve bits");
         (FamilyId(family), Vpn(owner & ((1 << FAMILY_SHIFT) - 1)))
     }
 
     pub(super) fn count(&self, slot: SwapSlot) -> u32 {
-        self.all[slot.0 as usize].count.into()
+        self.at(slot).count.into()
     }
 
     pub(super) fn set_count(&mut self, slot: SwapSlot, count: u32) {
-        self.all[slot.0 as usize].count = u16::try_from(count).expect("fewer than 2^16 processes share a page");
+        self.at_mut(slot).count = u16::try_from(count).expect("fewer than 2^16 processes share a page");
     }
 
     pub(super) fn folio(&self, slot: SwapSlot) -> Option<Pfn> {
-        let state = self.all[slot.0 as usize];
+        let state = self.at(slot);
         (state.flags & IN_CACHE != 0).then_some(Pfn(state.folio))
     }
 
     pub(super) fn set_folio(&mut self, slot: SwapSlot, head: Pfn) {
         assert!(head != NIL, "a folio has a frame");
-        let state = &mut self.all[slot.0 as usize];
+        let state = self.at_mut(slot);
         (state.folio, state.flags) = (head.0, state.flags | IN_CACHE);
     }
 
     /// The folio leaves the swap cache, and with it what was known of it.
     pub(super) fn clear_folio(&mut self, slot: SwapSlot, shadow: u32) {
-        let state = &mut self.all[slot.0 as usize];
+        let state = self.at_mut(slot);
         (state.folio, state.flags) = (shadow, 0);
         if state.count == 0 {
             self.give(slot);
@@ -153,24 +167,30 @@ impl Slots {
 
     /// The shadow of the last folio, while there is none.
     pub(super) fn shadow(&self, slot: SwapSlot) -> u32 {
-        self.all[slot.0 as usize].folio
+        self.at(slot).folio
     }
 
     pub(super) fn has(&self, slot: SwapSlot, flag: SlotFlag) -> bool {
-        self.all[slot.0 as usize].flags >> flag as u8 & 1 != 0
+        self.at(slot).flags >> flag as u8 & 1 != 0
     }
 
     pub(super) fn mark(&mut self, slot: SwapSlot, flag: SlotFlag, on: bool) {
-        let flags = &mut self.all[slot.0 as usize].flags;
+        let flags = &mut self.at_mut(slot).flags;
         *flags = *flags & !(1 << flag as u8) | u8::from(on) << flag as u8;
     }
 
     pub(super) fn io(&self, slot: SwapSlot) -> u32 {
-        self.all[slot.0 as usize].io
+        self.at(slot).io
     }
 
     pub(super) fn set_io(&mut self, slot: SwapSlot, io: u32) {
-        self.all[slot.0 as usize].io = io;
+        self.at_mut(slot).io = io;
+    }
+
+    /// How many slots there is room for.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.clusters.iter().flatten().map(|slots| slots.len()).sum()
     }
 
     fn set_taken(&mut self, slot: u32, taken: bool) {

@@ -24,6 +24,19 @@ fn slots_are_given_out_in_a_row_behind_the_header() {
     assert_eq!(take(&mut slots), Some(701));
 }
 
+/// A device of 1 TiB, of which a few pages are used.
+#[test]
+fn slots_take_room_when_they_are_used() {
+    let mut slots = slots(1 << 28);
+    assert_eq!((slots.free(), slots.room()), ((1 << 28) - 1, 0));
+    assert!(!slots.has(SwapSlot(1 << 27), SlotFlag::Dirty) && slots.count(SwapSlot(1 << 27)) == 0);
+    assert_eq!(slots.room(), 0, "a look at a slot makes nothing");
+    for slot in 1..600 {
+        assert_eq!(take(&mut slots), Some(slot));
+    }
+    assert_eq!(slots.room(), 2 * 512);
+}
+
 #[test]
 fn a_new_run_begins_where_as_many_slots_are_free() {
     let mut slots = slots(4096);
