@@ -3,6 +3,8 @@
 //! Differs: of domains of nodes that overlap, each node has its own list of groups, as `build_overlap_sched_groups` makes it for
 //! the first CPU of a node. The capacity of hardware threads is rounded as up to 3.11 in all releases that have one.
 
+use std::collections::BTreeMap;
+
 use units::CpuId;
 
 /// `SCHED_POWER_SCALE`: a CPU that shares its core with none.
@@ -93,40 +95,35 @@ impl Domains {
         let cpus = caches.iter().map(Vec::len).sum::<usize>();
         let first = caches.iter().flatten().copied().min().expect("a kernel has CPUs");
         let all: Vec<usize> = (first..first + cpus).collect();
-        let sets_of = |sets: &[Vec<usize>], cpu: usize| {
-            sets.iter().position(|set| set.contains(&cpu)).expect("each CPU is of one core, one cache and one node")
-        };
-        let cores = if cores.is_empty() { all.iter().map(|cpu| vec![*cpu]).collect() } else { cores.clone() };
-        let power = |cpus: &[usize]| {
-            let of = |cpu: &usize| cores.iter().find(|core| core.contains(cpu)).map_or(1, |core| core.len() as u64);
-            cpus.iter().map(|cpu| if of(cpu) > 1 { SMT_GAIN / of(cpu) } else { POWER }).sum()
-        };
-        let mut built = Built {
-            all: &all,
-            power: &power,
-            spans: all.iter().map(|cpu| vec![*cpu]).collect(),
-            homes: all.clone(),
-            levels: Vec::new(),
-        };
-        let of = |sets: &[Vec<usize>]| all.iter().map(|cpu| sets[sets_of(sets, *cpu)].clone()).collect::<Vec<_>>();
-        built.add(Shared::Core, of(&cores));
-        built.add(Shared::Cache, of(caches));
-        let own: Vec<_> = nodes.iter().map(|(cpus, _)| cpus.clone()).collect();
-        built.add(Shared::Node, if nodes.is_empty() { vec![all.clone(); cpus] } else { of(&own) });
+        let single = || Spans { sets: all.iter().map(|cpu| vec![*cpu]).collect(), of: (0..cpus).collect() };
+        let cores = if cores.is_empty() { single() } else { Spans::of(cores, &all) };
+        let powers = cores.of.iter().map(|core| match cores.sets[*core].len() as u64 {
+            threads if threads > 1 => SMT_GAIN / threads,
+            _ => POWER,
+        });
+        let powers = powers.collect();
+        let own = Spans::of(&nodes.iter().map(|(cpus, _)| cpus.clone()).collect::<Vec<_>>(), &all);
+        let caches = Spans::of(caches, &all);
+        let (of_cache, of_node) = (caches.of.clone(), own.of.clone());
+        let mut built = Built { all: &all, powers, spans: single(), homes: all.clone(), levels: Vec::new() };
+        built.add(Shared::Core, cores);
+        built.add(Shared::Cache, caches);
+        built.add(
+            Shared::Node,
+            if nodes.is_empty() { Spans { sets: vec![all.clone()], of: vec![0; cpus] } } else { own },
+        );
         let mut distances: Vec<u32> = nodes.iter().flat_map(|(_, distance)| distance.iter().copied()).collect();
         distances.sort_unstable();
         distances.dedup();
         for distance in distances.into_iter().skip(1) {
-            let near = |cpu: &usize| {
-                let (_, row) = &nodes[sets_of(&own, *cpu)];
+            let near = |(_, row): &(Vec<usize>, Vec<u32>)| {
                 let within = nodes.iter().zip(row).filter(|(_, there)| **there <= distance);
                 within.flat_map(|((cpus, _), _)| cpus.iter().copied()).collect::<Vec<_>>()
             };
-            built.add(Shared::Distance(distance), all.iter().map(near).collect());
+            built
+                .add(Shared::Distance(distance), Spans { sets: nodes.iter().map(near).collect(), of: of_node.clone() });
         }
-        let levels = built.levels;
-        let caches = all.iter().map(|cpu| sets_of(caches, *cpu)).collect();
-        Self { first, caches, levels }
+        Self { first, caches: of_cache, levels: built.levels }
     }
 
     /// Those of CPUs that share one cache, as far as anybody knows.
@@ -223,12 +220,42 @@ impl Domains {
     }
 }
 
+/// Sets of CPUs, and which of them each CPU from the first on has. CPUs share a set: a machine has thousands of them.
+struct Spans {
+    sets: Vec<Vec<usize>>,
+    of: Vec<usize>,
+}
+
+impl Spans {
+    /// The sets that CPUs are in, each in the first that has it; consecutive CPUs.
+    ///
+    /// # Panics
+    /// When there are sets, and a CPU is in none.
+    fn of(sets: &[Vec<usize>], all: &[usize]) -> Self {
+        const NONE: usize = usize::MAX;
+        let mut of = vec![NONE; all.len()];
+        for (set, cpus) in sets.iter().enumerate().rev() {
+            for cpu in cpus {
+                of[cpu - all[0]] = set;
+            }
+        }
+        assert!(sets.is_empty() || !of.contains(&NONE), "each CPU is of one core, one cache and one node");
+        Self { sets: sets.to_vec(), of }
+    }
+
+    /// The set of a CPU, by its place from the first on.
+    fn at(&self, place: usize) -> &[usize] {
+        &self.sets[self.of[place]]
+    }
+}
+
 /// The levels so far.
 struct Built<'a> {
     all: &'a [usize],
-    power: &'a dyn Fn(&[usize]) -> u64,
+    /// The work that each CPU does at once.
+    powers: Vec<u64>,
     /// The CPUs of each one's domain in the level below, which are the groups of the next.
-    spans: Vec<Vec<usize>>,
+    spans: Spans,
     /// The first CPU of each one's node.
     homes: Vec<usize>,
     levels: Vec<Level>,
@@ -236,9 +263,10 @@ struct Built<'a> {
 
 impl Built<'_> {
     /// Adds a level in which the domains of all CPUs have these CPUs, unless it compares nothing that the level below does not
-    /// (`sd_parent_degenerate`).
-    fn add(&mut self, shared: Shared, spans: Vec<Vec<usize>>) {
-        let is_same = spans.iter().zip(&self.spans).all(|(span, below)| span.len() == below.len());
+    /// (`sd_parent_degenerate`). In time linear in the CPUs, as far as domains do not overlap.
+    fn add(&mut self, shared: Shared, spans: Spans) {
+        let places = 0..self.all.len();
+        let is_same = places.clone().all(|place| spans.at(place).len() == self.spans.at(place).len());
         // A single CPU has a level too: balancing asks for one.
         if is_same && !(shared == Shared::Cache && self.levels.is_empty()) {
             return;
@@ -249,42 +277,52 @@ impl Built<'_> {
             (_, Some(Shared::Core)) => Spreads::SinceUsage,
             _ => Spreads::Never,
         };
-        let weights = spans.iter().map(|span| span.len() as u64).collect();
+        let overlaps = matches!(shared, Shared::Distance(_));
+        let weights = places.clone().map(|place| spans.at(place).len() as u64).collect();
         let mut level = Level { shared, domains: Vec::new(), places: Vec::new(), weights, spreads };
-        for (cpu, span) in self.all.iter().zip(&spans) {
-            let mut span = span.clone();
-            if let Shared::Distance(_) = shared {
-                // Groups overlap where distances are of a ring: each node begins with its own.
-                let own = self.homes[cpu - self.all[0]];
-                let first = span.iter().position(|other| *other == own);
-                span.rotate_left(first.expect("a domain has those below it"));
-            }
-            let groups = self.groups_of(&span);
-            let known = level.domains.iter().position(|domain| *domain == groups);
-            let domain = known.unwrap_or_else(|| {
-                level.domains.push(groups);
-                level.domains.len() - 1
+        // By set and home: the domain, and the first group in it that has each CPU.
+        let mut known: BTreeMap<(usize, usize), (usize, BTreeMap<usize, usize>)> = BTreeMap::new();
+        for (place, cpu) in self.all.iter().enumerate() {
+            // Groups overlap where distances are of a ring: each node begins with its own.
+            let home = if overlaps { self.homes[place] } else { 0 };
+            let (domain, own) = known.entry((spans.of[place], home)).or_insert_with(|| {
+                let mut span = spans.at(place).to_vec();
+                if overlaps {
+                    let first = span.iter().position(|other| *other == home);
+                    span.rotate_left(first.expect("a domain has those below it"));
+                }
+                let (groups, own) = self.groups_of(&span);
+                let same = level.domains.iter().position(|domain| overlaps && *domain == groups);
+                let domain = same.unwrap_or_else(|| {
+                    level.domains.push(groups);
+                    level.domains.len() - 1
+                });
+                (domain, own)
             });
-            let own = level.domains[domain].iter().position(|group| group.cpus.contains(cpu));
-            level.places.push((domain, own.expect("a CPU is in its own domain")));
+            level.places.push((*domain, *own.get(cpu).expect("a CPU is in its own domain")));
         }
-        if !matches!(shared, Shared::Distance(_)) {
-            self.homes = spans.iter().map(|span| span[0]).collect();
+        if !overlaps {
+            self.homes = places.map(|place| spans.at(place)[0]).collect();
         }
         self.spans = spans;
         self.levels.push(level);
     }
 
-    /// A domain's CPUs by the domains of the level below.
-    fn groups_of(&self, span: &[usize]) -> Vec<CpuGroup> {
-        let mut groups: Vec<CpuGroup> = Vec::new();
+    /// A domain's CPUs by the domains of the level below, and the first group that has each of them.
+    fn groups_of(&self, span: &[usize]) -> (Vec<CpuGroup>, BTreeMap<usize, usize>) {
+        let (mut groups, mut own) = (Vec::new(), BTreeMap::new());
         for cpu in span {
-            if groups.iter().all(|group| !group.cpus.contains(cpu)) {
-                let cpus = self.spans[cpu - self.all[0]].clone();
-                groups.push(CpuGroup { power: (self.power)(&cpus), cpus });
+            if own.contains_key(cpu) {
+                continue;
             }
+            let cpus = self.spans.at(cpu - self.all[0]).to_vec();
+            for cpu in &cpus {
+                own.entry(*cpu).or_insert(groups.len());
+            }
+            let power = cpus.iter().map(|cpu| self.powers[cpu - self.all[0]]).sum();
+            groups.push(CpuGroup { cpus, power });
         }
-        groups
+        (groups, own)
     }
 }
 
@@ -339,6 +377,24 @@ mod tests {
         // Beyond RECLAIM_DISTANCE nobody is pulled to where it is woken.
         assert_eq!([1, 2].map(|level| domains.is_near(level)), [true, false]);
         assert_eq!(groups(&domains, 1, 2)[0], [0, 1, 2]);
+    }
+
+    /// Each level of a machine keeps each CPU in one group of one domain: what is kept grows with the CPUs alone.
+    #[test]
+    fn domains_of_thousands_of_cpus_take_room_for_each_once() {
+        let cpus = 4096;
+        let of = |n: usize| (0..cpus / n).map(|set| (set * n..(set + 1) * n).collect()).collect::<Vec<Vec<usize>>>();
+        let row = |from: usize| (0..4).map(|to| if to == from { 10 } else { 20 }).collect();
+        let nodes = of(1024).into_iter().enumerate().map(|(node, cpus)| (cpus, row(node))).collect();
+        let domains = Domains::new(&Topology { cores: of(2), caches: of(64), nodes });
+        assert_eq!(spans(&domains, 4095), [2, 64, 1024, 4096]);
+        for (level, of_all) in domains.levels.iter().zip([1, 1, 1, 4]) {
+            let kept: usize = level.domains.iter().flatten().map(|group| group.cpus.len()).sum();
+            assert_eq!(kept, cpus * of_all, "{:?}: each of four nodes has its own circle of nodes", level.shared);
+        }
+        assert_eq!(groups(&domains, 2049, 0), [[2049], [2048]]);
+        assert_eq!(domains.common(CpuId(0), CpuId(63)), Some(1));
+        assert_eq!(Domains::flat(0..cpus).groups(CpuId(4095), 0).count(), cpus);
     }
 
     #[test]
