@@ -68,16 +68,16 @@ pub fn sections() -> Vec<(&'static str, Vec<(&'static str, String)>)> {
 
 fn about_rule(rule: &Rule) -> String {
     let takes = match rule.takes {
-        Takes::Switch => "",
-        Takes::Number => "a whole number",
-        Takes::Size => "a size such as 512KiB",
-        Takes::Words(words) => &words.join(", "),
+        Takes::Switch => String::new(),
+        Takes::Number(least, most) => format!("{least} to {most}"),
+        Takes::Size(least, most) => format!("{least} to {most}"),
+        Takes::Words(words) => words.join(", "),
     };
     let when = match rule.changes {
         Changes::AnyInstant => "",
         Changes::AtBoot => "at boot",
     };
-    let more: Vec<_> = [takes, when].into_iter().filter(|text| !text.is_empty()).collect();
+    let more: Vec<_> = [takes.as_str(), when].into_iter().filter(|text| !text.is_empty()).collect();
     let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
     effect(rule) + &more
 }
@@ -225,8 +225,8 @@ impl Table for TableReader<'_> {
     fn value(&self, key: &str, takes: Takes) -> Result<String, SourceError> {
         Ok(match takes {
             Takes::Switch => self.required::<bool>(key)?.to_string(),
-            Takes::Number => self.required::<u64>(key)?.to_string(),
-            Takes::Size => self.required::<Bytes>(key)?.to_string(),
+            Takes::Number(..) => self.required_as::<u64>(key, &takes.expected())?.to_string(),
+            Takes::Size(..) => self.required_as::<Bytes>(key, &takes.expected())?.to_string(),
             Takes::Words(_) => self.required_as(key, &takes.expected())?,
         })
     }

@@ -18,7 +18,7 @@ mod words;
 use serde::Serialize;
 use units::Bytes;
 
-use self::rule::{Value, rules};
+use self::rule::{Value, Whole, rules};
 pub use self::{
     built_in::{all, built_in, named, patched},
     choices::{
@@ -55,7 +55,8 @@ rules! {
     /// Reserve of a zone without managed frames (`setup_per_zone_lowmem_reserve`).
     empty_zone_reserve: EmptyReserve => AtBoot,
     /// Largest `vm.min_free_kbytes` chosen by the size of memory, in KiB (`init_per_zone_wmark_min`).
-    min_free_kbytes_max: u64 => AtBoot,
+    // From the least that it chooses to the largest `int` (`calculate_min_free_kbytes`, mm/page_alloc.c, v6.1).
+    min_free_kbytes_max: u64 where Takes::Number(128, 0x7fff_ffff) => AtBoot,
     /// Zones that raise the `min_free_kbytes` recommended for huge pages (`set_recommended_min_free_kbytes`).
     thp_zones: ThpZones => AtBoot,
     /// Free blocks that a request for more than one frame needs above a mark (`__zone_watermark_ok`).
@@ -97,7 +98,8 @@ rules! {
 
     ["Per-CPU lists"]
     /// Size at which a CPU's `batch` stops growing with its zone (`zone_batchsize`).
-    pcp_batch_limit: Bytes => AtBoot,
+    // From a page to what a zone of 1 TiB comes to by its size (`zone_batchsize`, mm/page_alloc.c, v6.1).
+    pcp_batch_limit: Bytes where Takes::Size(Bytes::PAGE, Bytes::gib(1)) => AtBoot,
     /// Most that a CPU's lists may hold (`zone_highsize`).
     pcp_high: PcpHighRule => AtBoot,
     /// Blocks that a CPU's lists hold (`free_unref_page`).
@@ -105,7 +107,8 @@ rules! {
     /// Number of blocks that a full list of a CPU gives back (`nr_pcp_free`).
     pcp_free: PcpFree,
     /// Most doublings of the number of blocks that a CPU's list gives back (`nr_pcp_free`).
-    pcp_doublings_max: u64,
+    // The shifts that an `int` has (`nr_pcp_free`, mm/page_alloc.c, v6.1). 6.7 has up to 6 (CONFIG_PCP_BATCH_SCALE_MAX).
+    pcp_doublings_max: u64 where Takes::Number(0, 31),
     /// A CPU's lists stay nearly empty while kswapd reclaims the zone (`ZONE_RECLAIM_ACTIVE`).
     pcp_yields_to_reclaim: bool,
     /// Order in which the lists of a CPU give back (`free_pcppages_bulk`).
@@ -122,8 +125,9 @@ rules! {
     node_only_gives_up: bool,
 
     ["LRU lists"]
-    /// New folios that a CPU collects before they go to the LRU lists (`PAGEVEC_SIZE`), at most 31.
-    lru_batch: u64,
+    /// New folios that a CPU collects before they go to the LRU lists (`PAGEVEC_SIZE`).
+    // From one at a time to the largest of any release (include/linux/pagevec.h, v6.18).
+    lru_batch: u64 where Takes::Number(1, 31),
     /// A CPU's batch of new folios goes to the lists when it is full, not with one more (`lru_cache_add`).
     lru_full_drains: bool,
     /// A huge page sends a CPU's batch of new folios to the lists at once (`lru_cache_add`).
@@ -213,7 +217,8 @@ rules! {
     /// Skip marks are cleared only where there is a source or a target (`__reset_isolation_pfn`).
     compact_clears_selectively: bool,
     /// Frames of a pageblock looked at to see that it is all of one zone (`pageblock_pfn_to_page`).
-    compact_zone_frames: u64,
+    // The frames of a pageblock (`pageblock_pfn_to_page`, mm/compaction.c, v6.1, looks at two).
+    compact_zone_frames: u64 where Takes::Number(0, 512),
     /// State of a zone that ends its compaction for a request (`compact_finished`).
     compact_ends: CompactEnds,
     /// Reaction of async compaction to others that want the lock or the CPU (`compact_unlock_should_abort`).
@@ -251,7 +256,8 @@ rules! {
 
     ["Migration of pages"]
     /// Pages that are unmapped before they are copied, one by one (`migrate_pages_batch`).
-    migrate_batch: u64,
+    // From one after the other to NR_MAX_BATCHED_MIGRATION (mm/migrate.c, v6.3), the base pages of a huge one.
+    migrate_batch: u64 where Takes::Number(1, 512),
     /// Pages tried too often, or without a frame to move to, count as failed (`migrate_pages`).
     migrate_counts_tried: bool,
     /// Pages wait in a CPU's batch of new folios after a move before they are freed or listed (`putback_lru_page`).
@@ -306,7 +312,8 @@ rules! {
     /// Value of `transparent_hugepage/defrag` at boot (`transparent_hugepage_flags`).
     thp_defrag: ThpDefrag => AtBoot,
     /// Number of words of `defrag`: 3, with `defer` 4, with `defer+madvise` 5 (`defrag_store`).
-    thp_defrag_values: u64 => AtBoot,
+    // Three words in all releases, and two that came later (Documentation/admin-guide/mm/transhuge.rst, v6.1).
+    thp_defrag_values: u64 where Takes::Number(3, 5) => AtBoot,
     /// A fault that allocates a huge page and then loses a race counts as `thp_fault_alloc` too.
     thp_fault_alloc_counts_losers: bool,
     /// Faults try for a huge page only while their node is not known to have none (posted 2015).
@@ -355,11 +362,13 @@ rules! {
     /// A task may wake on the CPU that wakes it, by the loads of that CPU and its last (`wake_affine`).
     sched_wake_affine_by_load: bool,
     /// Factor by which a busy CPU waits longer than an idle one before it looks for tasks (`busy_factor`).
-    sched_busy_factor: u64,
+    // The file of it holds an `unsigned int` (debugfs, sched/domains/*/*/busy_factor, v6.1); 0 would have it look always.
+    sched_busy_factor: u64 where Takes::Number(1, 0xffff_ffff),
     /// A busy CPU looks a tick early, so that near and far looks differ (`get_sd_balance_interval`).
     sched_looks_a_tick_early: bool,
     /// Least time of a task on a shared CPU, in ns on one CPU (`sched_min_granularity_ns`).
-    sched_base_slice_ns: u64,
+    // `min_sched_granularity_ns` and `max_sched_granularity_ns`, kernel/sysctl.c (v4.1).
+    sched_base_slice_ns: u64 where Takes::Number(100_000, 1_000_000_000),
 
     ["Automatic NUMA balancing: tasks and their faults"]
     /// The kernel can balance NUMA automatically (`kernel.numa_balancing`).

@@ -335,10 +335,11 @@ mod tests {
         match rule.takes {
             Takes::Switch => words(&["false", "true"]),
             Takes::Words(all) => words(all),
-            Takes::Size => words(&["3MiB"]),
-            Takes::Number => {
+            Takes::Size(..) => words(&["3MiB"]),
+            Takes::Number(_, most) => {
                 let value = now.values().into_iter().find(|(name, _)| *name == rule.name).unwrap().1;
-                vec![(value.parse::<u64>().unwrap() + 1).to_string()]
+                let value: u64 = value.parse().unwrap();
+                vec![if value < most { value + 1 } else { value - 1 }.to_string()]
             }
         }
     }

@@ -75,7 +75,7 @@ impl Ticks {
 
     /// The first tick after an instant.
     pub(crate) fn after(&self, at: Time) -> Time {
-        Time(self.offset.0 + (self.count(at) + 1) * self.period.0)
+        Time(self.offset.0) + self.period * (self.count(at) + 1)
     }
 }
 
@@ -91,6 +91,8 @@ pub(crate) struct Periods {
     pub(crate) ticks: Ticks,
     /// How much longer than an idle CPU a busy one waits before it looks at others again (`busy_factor`).
     busy_factor: u64,
+    /// The longest that any CPU waits before it looks at others again (`max_load_balance_interval`).
+    balance_max: Picos,
     /// Does a busy one look a tick before that is over?
     looks_a_tick_early: bool,
     /// Does a task that waits for a CPU count there as it did when it began to wait?
@@ -101,19 +103,32 @@ impl Periods {
     /// Those of a machine: scaled by 1 + log2 of its CPUs, of which at most 8 count (`SCHED_TUNABLESCALING_LOG`).
     pub(crate) fn for_cpus(cpus: usize, ticks: Ticks, rules: &Variant) -> Self {
         let factor = 1 + u64::from(cpus.clamp(1, 8).ilog2());
-        let scaled = |nanos| Picos(Picos::from_nanos(nanos).0 * factor);
+        let scaled = |nanos| Picos::from_nanos(nanos) * factor;
         let [latency, wakeup_granularity, base_slice] = [6_000_000, 1_000_000, rules.sched_base_slice_ns].map(scaled);
         let (busy_factor, load_stays) = (rules.sched_busy_factor, rules.sched_load_stays);
         let looks_a_tick_early = rules.sched_looks_a_tick_early;
-        Self { latency, wakeup_granularity, base_slice, ticks, busy_factor, looks_a_tick_early, load_stays }
+        let balance_max = Picos::from_millis(100) * cpus.max(1) as u64;
+        Self {
+            latency,
+            wakeup_granularity,
+            base_slice,
+            ticks,
+            busy_factor,
+            balance_max,
+            looks_a_tick_early,
+            load_stays,
+        }
     }
 
     /// How long a CPU waits before it looks again at others in a domain of so many CPUs: as many ms, twice as long when it saw
-    /// nothing (`sd_init`, kernel/sched/core.c; `get_sd_balance_interval`, kernel/sched/fair.c, v4.1).
+    /// nothing (`sd_init`, kernel/sched/core.c; `get_sd_balance_interval`, kernel/sched/fair.c, v4.1). A busy one waits a tick at
+    /// least, whatever the factor.
     pub(crate) fn balance(&self, span: u64, is_busy: bool, saw_imbalance: bool) -> Picos {
         let factors = if is_busy { self.busy_factor } else { 1 } * if saw_imbalance { 1 } else { 2 };
         let early = if is_busy && self.looks_a_tick_early { self.ticks.period.0 } else { 0 };
-        Picos((Picos::from_micros(1000).0 * span * factors).saturating_sub(early))
+        let least = if is_busy { self.ticks.period } else { Picos(0) };
+        let interval = Picos((Picos::from_millis(1) * span * factors).0.saturating_sub(early));
+        interval.min(self.balance_max).max(least)
     }
 }
 

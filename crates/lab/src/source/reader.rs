@@ -81,10 +81,10 @@ impl<'d> TableReader<'d> {
         self.optional(key)?.ok_or_else(missing)
     }
 
-    /// The text of a key that must be there; a message about a value of another type says what else was expected.
-    pub fn required_as(&self, key: &str, expected: &str) -> Result<String, SourceError> {
+    /// The value of a key that must be there; a message about a value of another type says what else was expected.
+    pub fn required_as<T: FromValue>(&self, key: &str, expected: &str) -> Result<T, SourceError> {
         match self.table.get(key) {
-            Some(value) if value.get_ref().as_str().is_none() => Err(self.mismatch(key, mismatch(expected, value))),
+            Some(value) if T::from_value(value).is_err() => Err(self.mismatch(key, mismatch(expected, value))),
             _ => self.required(key),
         }
     }

@@ -97,8 +97,20 @@ fn values_of_another_kind_say_what_was_expected() {
     for (rule, message) in [
         ("nofragment = 1", "nofragment: expected true or false, found the integer 1"),
         ("nofragment = 'true'", "nofragment: expected true or false, found the string \"true\""),
-        ("min_free_kbytes_max = '64MiB'", "min_free_kbytes_max: expected a whole number, found the string \"64MiB\""),
-        ("pcp_batch_limit = 128", "pcp_batch_limit: expected a size such as \"512MiB\", found the integer 128"),
+        (
+            "min_free_kbytes_max = '64MiB'",
+            "min_free_kbytes_max: expected a whole number from 128 to 2147483647, found the string \"64MiB\"",
+        ),
+        ("pcp_batch_limit = 128", "pcp_batch_limit: expected a size from \"4KiB\" to \"1GiB\", found the integer 128"),
+        ("lru_batch = 0", "lru_batch: expected a whole number from 1 to 31, found 0"),
+        ("lru_batch = 32", "lru_batch: expected a whole number from 1 to 31, found 32"),
+        ("min_free_kbytes_max = 100", "min_free_kbytes_max: expected a whole number from 128 to 2147483647, found 100"),
+        ("sched_busy_factor = 0", "sched_busy_factor: expected a whole number from 1 to 4294967295, found 0"),
+        (
+            "sched_base_slice_ns = 9223372036854775807",
+            "sched_base_slice_ns: expected a whole number from 100000 to 1000000000, found 9223372036854775807",
+        ),
+        ("pcp_batch_limit = '2GiB'", "pcp_batch_limit: expected a size from \"4KiB\" to \"1GiB\", found 2GiB"),
         (
             "pcp_high = true",
             "pcp_high: expected one of \"six-batches\", \"low-mark-per-cpu\", \"tuned\", found the boolean true",

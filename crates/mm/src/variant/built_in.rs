@@ -125,8 +125,8 @@ impl file::Table for Plain {
         let number = || value.as_integer().and_then(|number| u64::try_from(number).ok());
         let text = match takes {
             Takes::Switch => value.as_bool().map(|switch| switch.to_string()),
-            Takes::Number => number().map(|number| number.to_string()),
-            Takes::Size => text().filter(|text| text.parse::<Bytes>().is_ok()),
+            Takes::Number(..) => number().map(|number| number.to_string()),
+            Takes::Size(..) => text().filter(|text| text.parse::<Bytes>().is_ok()),
             Takes::Words(_) => text(),
         };
         text.map_or_else(|| self.wrong(key, &takes.expected()), Ok)

@@ -191,10 +191,12 @@ fn diff<T: Table>(root: &T) -> Result<Diff, T::Error> {
     let given = table.keys();
     for rule in Variant::RULES.iter().filter(|rule| given.iter().any(|key| key == rule.name)) {
         let value = table.value(rule.name, rule.takes)?;
-        if let Takes::Words(words) = rule.takes
-            && !words.contains(&value.as_str())
-        {
-            return Err(table.error(rule.name, T::unknown("value", &value, words)));
+        if !rule.takes.accepts(&value) {
+            let wrong = match rule.takes {
+                Takes::Words(words) => T::unknown("value", &value, words),
+                _ => format!("expected {}, found {value}", rule.takes.expected()),
+            };
+            return Err(table.error(rule.name, wrong));
         }
         assert!(diff.set(rule.name, &value), "{} takes {value}: its table says so", rule.name);
     }

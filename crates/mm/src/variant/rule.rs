@@ -1,6 +1,8 @@
 //! Linux: none; how the table of rules (`variant.rs`) becomes types.
 //! Differs: one line of it is a field of [`super::Variant`] and of [`super::Diff`], and what both say of it.
 
+use units::Bytes;
+
 /// A rule: a key of `[rules]` in a variant file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -30,10 +32,10 @@ pub enum Changes {
 pub enum Takes {
     /// `true` or `false`.
     Switch,
-    /// A whole number.
-    Number,
-    /// A size such as `512KiB`.
-    Size,
+    /// A whole number, from the least to the most.
+    Number(u64, u64),
+    /// A size such as `512KiB`, from the least to the most.
+    Size(Bytes, Bytes),
     /// One of these words.
     Words(&'static [&'static str]),
 }
@@ -43,31 +45,47 @@ impl Takes {
     pub fn expected(self) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),
-            Self::Number => "a whole number".to_owned(),
-            Self::Size => "a size such as \"512KiB\"".to_owned(),
+            Self::Number(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Size(least, most) => format!("a size from \"{least}\" to \"{most}\""),
             Self::Words(words) => {
                 format!("one of {}", words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", "))
             }
+        }
+    }
+
+    /// Is this text such a value, without quotes?
+    pub fn accepts(self, text: &str) -> bool {
+        match self {
+            Self::Switch => text.parse::<bool>().is_ok(),
+            Self::Number(least, most) => text.parse().is_ok_and(|number| (least..=most).contains(&number)),
+            Self::Size(least, most) => text.parse().is_ok_and(|size| (least..=most).contains(&size)),
+            Self::Words(words) => words.contains(&text),
         }
     }
 }
 
 /// A type that a rule's value has.
 pub(super) trait Value: Copy + PartialEq {
-    const TAKES: Takes;
     /// The value as a variant file says it, without quotes.
     fn read(text: &str) -> Option<Self>;
     fn write(self) -> String;
 }
 
-/// The table of rules: sections, each with a heading in brackets, of lines that are an effect, a name and a type; `=> AtBoot`
-/// where a boot alone changes it.
+/// A type whose values are all legal: numbers and sizes have a range in the table instead.
+pub(super) trait Whole {
+    const TAKES: Takes;
+}
+
+/// The table of rules: sections, each with a heading in brackets, of lines that are an effect, a name and a type; `where` and
+/// the range of a number or a size; `=> AtBoot` where a boot alone changes it.
 macro_rules! rules {
+    (@takes $type:ty) => { <$type as Whole>::TAKES };
+    (@takes $type:ty, $takes:expr) => { $takes };
     (@changes) => { Changes::AnyInstant };
     (@changes $when:ident) => { Changes::$when };
     ($(
         [$section:literal]
-        $(#[doc = $about:literal] $(#[doc = $more:literal])* $rule:ident: $type:ty $(=> $when:ident)?,)*
+        $(#[doc = $about:literal] $(#[doc = $more:literal])* $rule:ident: $type:ty $(where $takes:expr)? $(=> $when:ident)?,)*
     )*) => {
         /// A kernel's rules as data: plain fields, read where a decision is made and never kept from one step to the next.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -84,7 +102,7 @@ macro_rules! rules {
                     name: stringify!($rule),
                     section: $section,
                     about: $about.trim_ascii(),
-                    takes: <$type as Value>::TAKES,
+                    takes: rules!(@takes $type $(, $takes)?),
                     changes: rules!(@changes $($when)?),
                 },)*)*];
 
@@ -100,7 +118,11 @@ macro_rules! rules {
             #[must_use]
             pub fn set(&mut self, rule: &str, value: &str) -> bool {
                 match rule {
-                    $($(stringify!($rule) => { self.$rule = Value::read(value); self.$rule.is_some() })*)*
+                    $($(stringify!($rule) => {
+                        let takes: Takes = rules!(@takes $type $(, $takes)?);
+                        self.$rule = Value::read(value).filter(|_| takes.accepts(value));
+                        self.$rule.is_some()
+                    })*)*
                     _ => false,
                 }
             }

@@ -254,6 +254,35 @@ fn every_value_is_read_as_it_is_written() {
     }
 }
 
+/// Each number and each size has a range: both of its ends are taken, what is beyond is not, and built-in variants lie in it.
+#[test]
+fn numbers_and_sizes_have_ranges() {
+    let mut ranges = 0;
+    for rule in Variant::RULES {
+        let (least, most, below, above) = match rule.takes {
+            Takes::Switch | Takes::Words(_) => continue,
+            Takes::Number(least, most) => {
+                let text = |number: Option<u64>| number.map(|number| number.to_string());
+                (least.to_string(), most.to_string(), text(least.checked_sub(1)), text(most.checked_add(1)))
+            }
+            Takes::Size(least, most) => {
+                let text = |size: Bytes| Some(size.to_string());
+                (least.to_string(), most.to_string(), text(Bytes(least.0 - 1)), text(most + Bytes(1)))
+            }
+        };
+        let takes = |value: &String| Diff::default().set(rule.name, value);
+        assert!(takes(&least) && takes(&most), "{}: {least} to {most}", rule.name);
+        assert!(![below, above].iter().flatten().any(takes), "{}: only {least} to {most}", rule.name);
+        assert!(!takes(&u64::MAX.to_string()), "{}", rule.name);
+        for variant in all() {
+            let value = variant.rules.values().into_iter().find(|(name, _)| *name == rule.name).unwrap().1;
+            assert!(takes(&value), "{}: {} = {value}", variant.name, rule.name);
+        }
+        ranges += 1;
+    }
+    assert_eq!(ranges, 9);
+}
+
 #[test]
 fn a_bad_file_is_refused() {
     let bad = |text: &str| built_in::read("x", text, all()).unwrap_err();
@@ -275,5 +304,6 @@ fn a_bad_file_is_refused() {
         rule("pcp_high = 1"),
         "rules.pcp_high: expected one of \"six-batches\", \"low-mark-per-cpu\", \"tuned\", found 1"
     );
-    assert_eq!(rule("migrate_batch = -1"), "rules.migrate_batch: expected a whole number, found -1");
+    assert_eq!(rule("migrate_batch = -1"), "rules.migrate_batch: expected a whole number from 1 to 512, found -1");
+    assert_eq!(rule("lru_batch = 32"), "rules.lru_batch: expected a whole number from 1 to 31, found 32");
 }

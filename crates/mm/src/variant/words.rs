@@ -6,7 +6,7 @@ use units::Bytes;
 use super::{
     CompactStall, EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging,
     MmapLock, MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule, PcpLists,
-    RatioZero, Scheduler, SlubCpuPartial, Takes, ThpZones, Value, WatermarkBoost, WatermarkOrders,
+    RatioZero, Scheduler, SlubCpuPartial, Takes, ThpZones, Value, WatermarkBoost, WatermarkOrders, Whole,
 };
 use crate::{
     alloc::slow::{GivesUp, SlowPath},
@@ -20,9 +20,11 @@ use crate::{
     vma::MmapAlign,
 };
 
-impl Value for bool {
+impl Whole for bool {
     const TAKES: Takes = Takes::Switch;
+}
 
+impl Value for bool {
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()
     }
@@ -33,8 +35,6 @@ impl Value for bool {
 }
 
 impl Value for u64 {
-    const TAKES: Takes = Takes::Number;
-
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()
     }
@@ -45,8 +45,6 @@ impl Value for u64 {
 }
 
 impl Value for Bytes {
-    const TAKES: Takes = Takes::Size;
-
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()
     }
@@ -59,9 +57,11 @@ impl Value for Bytes {
 /// The words for the values of an enum.
 macro_rules! words {
     ($($type:ident { $($value:ident = $word:literal,)* })*) => {$(
-        impl Value for $type {
+        impl Whole for $type {
             const TAKES: Takes = Takes::Words(&[$($word,)*]);
+        }
 
+        impl Value for $type {
             fn read(text: &str) -> Option<Self> {
                 match text {
                     $($word => Some(Self::$value),)*

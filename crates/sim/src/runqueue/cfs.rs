@@ -107,7 +107,7 @@ impl Queue {
 
     /// A task's share of the period in which each of `tasks` runs once (`sched_slice`).
     fn slice_of(&self, task: &Entity, tasks: usize, periods: &Periods) -> Picos {
-        let many = Picos(periods.base_slice.0 * tasks as u64);
+        let many = periods.base_slice * tasks as u64;
         let period = periods.latency.max(many);
         Picos(period.0 / self.load * task.weight)
     }
