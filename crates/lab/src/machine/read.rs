@@ -43,6 +43,9 @@ const MEMORY_MIN: Bytes = Bytes::mib(96);
 /// More than any x86-64 machine addresses (52 bits), so that sums over nodes never overflow.
 const NODE_MEMORY_MAX: Bytes = Bytes::gib(1 << 22);
 
+/// The simulator numbers swap slots with 32 bits, 16 TiB in all.
+const SWAP_MAX: Bytes = Bytes::gib(8 << 10);
+
 /// Far below any memory, and far from clocks that overflow.
 const BANDWIDTH_MIN: BytesPerSecond = BytesPerSecond::new(Bytes::mib(1)).unwrap();
 
@@ -125,8 +128,8 @@ fn system(root: &TableReader<'_>, memory: Bytes) -> Result<Option<System>, Sourc
 
 fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
     let swap: Bytes = root.optional("swap")?.unwrap_or_default();
-    if swap > NODE_MEMORY_MAX || !swap.0.is_multiple_of(Bytes::HUGE_PAGE.0) {
-        let message = format!("expected a multiple of {} up to {NODE_MEMORY_MAX}, found {swap}", Bytes::HUGE_PAGE);
+    if swap > SWAP_MAX || !swap.0.is_multiple_of(Bytes::HUGE_PAGE.0) {
+        let message = format!("expected a multiple of {} up to {SWAP_MAX}, found {swap}", Bytes::HUGE_PAGE);
         return Err(root.error("swap", message));
     }
     Ok(swap)
