@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use lab::{cell::Problem, plan::UsageError};
-use linux::worker::REFUSED;
+use linux::worker::{LIVELOCK, REFUSED};
 
 /// Refuses to be told by any other program.
 fn check_parent(command: &str) -> Result<(), UsageError> {
@@ -33,6 +33,10 @@ pub(crate) fn cell() -> anyhow::Result<ExitCode> {
             // Who has started it says it again.
             writeln!(io::stderr(), "{reason}")?;
             Ok(ExitCode::from(REFUSED))
+        }
+        Err(Problem::Livelock(livelock)) => {
+            writeln!(io::stderr(), "{livelock}")?;
+            Ok(ExitCode::from(LIVELOCK))
         }
         Err(Problem::Failed(problem)) => Err(anyhow!(problem)),
     }

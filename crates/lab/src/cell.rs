@@ -134,6 +134,8 @@ const NOISE_PER_MILLE: u64 = 1;
 pub enum Problem {
     /// What the user asks for cannot be had, as the run itself has shown.
     Refused(String),
+    /// The simulation would never end; tasks, zones and the last turns, in lines.
+    Livelock(String),
     /// It went wrong.
     Failed(String),
 }
@@ -162,6 +164,7 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
         Ok(found) => found,
         Err(Failure::Lacking(reason)) => return Ok(line(&Record::Skipped(skipped(order.key, reason)))),
         Err(Failure::Refused(reason)) => return Err(Problem::Refused(reason)),
+        Err(Failure::Livelock(livelock)) => return Err(Problem::Livelock(livelock)),
         Err(Failure::Failed(problem)) => return Err(Problem::Failed(problem)),
     };
     let run = Run {
@@ -201,6 +204,8 @@ enum Failure {
     Lacking(String),
     /// The machine that the user asks for is too small, as the run has shown.
     Refused(String),
+    /// Nothing gets on.
+    Livelock(String),
     /// It went wrong.
     Failed(String),
 }
@@ -341,7 +346,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let state = what.state.as_deref().map(|file| load_state(file, &config.machine)).transpose()?;
     let map = state.as_ref().map(|(_, map)| map);
     let run = sim::try_simulate_from(&config, options, map, entry, main);
-    let (outcome, finish, extra) = run.map_err(|problem| format!("machine {}: {problem}", order.key.machine))?;
+    let (outcome, finish, extra) = run.map_err(|problem| no_result(&problem, &order.key.machine))?;
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;
@@ -377,6 +382,13 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let map = map.map(|(folder, map)| keep_file(folder, &over_time::map(map, &instants()).to_bytes())).transpose()?;
     let slow_path = Some(over_time::slow_path(&extra.slow_operations));
     Ok(Found { measured, series, map, slow_path, footprint })
+}
+
+fn no_result(problem: &sim::NoResult, machine: &str) -> Failure {
+    match problem {
+        sim::NoResult::Livelock(livelock) => Failure::Livelock(livelock.to_string()),
+        problem => Failure::Failed(format!("machine {machine}: {problem}")),
+    }
 }
 
 /// Writes a file of a result, named by its hash, into a folder that is made if need be; returns the name.

@@ -35,6 +35,9 @@ pub const CELL_COMMAND: &str = "cell";
 /// The status of a worker that says on standard error why what was asked for cannot be had.
 pub const REFUSED: u8 = 2;
 
+/// The status of a worker whose simulation would never end; standard error says what waits for what.
+pub const LIVELOCK: u8 = 3;
+
 /// How often a waiting loop looks whether it should stop.
 pub const LOOK_UP: Duration = Duration::from_millis(50);
 
@@ -50,6 +53,9 @@ pub enum WorkerError {
     /// The worker has found out that the request cannot be served.
     #[error("{0}")]
     Refused(String),
+    /// The worker's simulation would never end.
+    #[error("{0}")]
+    Livelock(String),
     /// The worker died; the text says how, and its last words.
     #[error("the worker {0}")]
     Died(String),
@@ -90,6 +96,9 @@ pub fn run(order: &[u8], timeout_s: Option<u64>, stop: &AtomicBool) -> Result<St
     let said = complaints.trim();
     if status.code() == Some(REFUSED.into()) {
         return Err(WorkerError::Refused(said.to_owned()));
+    }
+    if status.code() == Some(LIVELOCK.into()) {
+        return Err(WorkerError::Livelock(said.to_owned()));
     }
     let said = if said.is_empty() { String::new() } else { format!(": {said}") };
     Err(WorkerError::Died(format!("{}{said}", ending(status))))

@@ -30,7 +30,8 @@ use crate::{
     daemon::Daemon,
     frame::{Held, Holdings},
     news::News,
-    step::{Step, Wait},
+    primitive,
+    step::{Step, TICK, Wait},
     thp::{ThpEnabled, huge_range},
     vma::PageRange,
 };
@@ -215,7 +216,7 @@ impl Mm {
                     step.map(|_| ())
                 }
             },
-            State::OutOfMemory => self.sleep(cx, State::Waiting, self.khugepaged.settings.scan_sleep),
+            State::OutOfMemory => self.wait_work(cx),
             State::WaitingForMemory(scan) => {
                 self.khugepaged.state = State::Scanning(scan);
                 Step::More
@@ -258,7 +259,7 @@ impl Mm {
         }
         self.give_back_held(cx);
         if check.scans() {
-            self.sleep(cx, State::Waiting, self.khugepaged.settings.alloc_sleep)
+            self.sleep(cx, State::Waiting, self.alloc_sleep())
         } else {
             self.sleep_until(State::Waiting, self.khugepaged.due)
         }
@@ -267,6 +268,28 @@ impl Mm {
     /// Sleeps before it goes on with what `then` says, but not when somebody has asked for a huge page meanwhile.
     fn sleep(&mut self, cx: &Cx, then: State, span: Picos) -> Step<()> {
         self.sleep_until(then, cx.now() + span)
+    }
+
+    /// The time to sleep after a failed allocation: until the next tick at least, at which the timer of no time fires
+    /// (`khugepaged_alloc_sleep`, `schedule_timeout`).
+    fn alloc_sleep(&self) -> Picos {
+        match self.khugepaged.settings.alloc_sleep {
+            Picos(0) => TICK,
+            span => span,
+        }
+    }
+
+    /// Sleeps until the next wake-up. With no time to sleep khugepaged does not sleep: it goes on like any task that has a CPU,
+    /// and pays for its way round (`khugepaged_wait_work`, mm/huge_memory.c, v3.9; mm/khugepaged.c, v6.1).
+    fn wait_work(&mut self, cx: &mut Cx) -> Step<()> {
+        let span = self.khugepaged.settings.scan_sleep;
+        if span > Picos(0) {
+            return self.sleep(cx, State::Waiting, span);
+        }
+        primitive::khugepaged_round(cx);
+        self.khugepaged.state = State::Waiting;
+        self.khugepaged.due = cx.now();
+        Step::Block(Wait::Yield)
     }
 
     fn sleep_until(&mut self, then: State, until: Time) -> Step<()> {
@@ -347,7 +370,7 @@ impl Mm {
             collapse::Ended::Collapsed => self.khugepaged.pages_collapsed += 1,
             collapse::Ended::Abandoned(left) => self.khugepaged.held = left,
             collapse::Ended::NoMemory => {
-                let KhugepagedSettings { scan_sleep, alloc_sleep, .. } = self.khugepaged.settings;
+                let alloc_sleep = self.alloc_sleep();
                 if self.variant().khugepaged_checks_nodes {
                     self.note_without_huge(node);
                     return self.sleep(cx, State::Waiting, alloc_sleep);
@@ -357,7 +380,7 @@ impl Mm {
                 }
                 // The first time it waits; the second time this wake-up is over.
                 if scan.has_failed {
-                    return self.sleep(cx, State::Waiting, scan_sleep);
+                    return self.wait_work(cx);
                 }
                 scan.has_failed = true;
                 return self.sleep(cx, State::WaitingForMemory(scan), alloc_sleep);
@@ -372,7 +395,7 @@ impl Mm {
         self.give_back_held(cx);
         let has_work = self.khugepaged.is_requested || spaces.registered_from(0).is_some();
         if has_work && self.thp.enabled != ThpEnabled::Never {
-            return self.sleep(cx, State::Waiting, self.khugepaged.settings.scan_sleep);
+            return self.wait_work(cx);
         }
         self.khugepaged.state = State::Asleep;
         Step::Block(Wait::Queue)

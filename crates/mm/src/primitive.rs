@@ -178,6 +178,11 @@ pub(crate) fn scan_frames(cx: &mut Cx, n: u64) {
     cx.work(Work::ScanFrame, n);
 }
 
+/// A round of khugepaged that it does not sleep after: `khugepaged_mm_lock`, for the round that ends and for the next.
+pub(crate) fn khugepaged_round(cx: &mut Cx) {
+    cx.work(Work::LockPair, 2);
+}
+
 /// Looking at a pageblock in search of what can be moved, or of where to: its type, whether to skip it, and so many of its frames
 /// to see which zone it is in.
 #[inline]

@@ -74,6 +74,9 @@ pub enum Wait {
     },
     /// A waker that the wait does not name.
     Queue,
+    /// Nothing: a kernel thread that does not sleep goes on with its loop once others may have had the CPU (`cond_resched`).
+    /// Where nothing else will ever happen, it sleeps until it is woken.
+    Yield,
     /// A folio that another task works on is left alone again (`folio_wait_locked`).
     Folio(Pfn),
     /// A node's kswapd has come to the end of a pass, or an instant (`pfmemalloc_wait`).

@@ -29,11 +29,61 @@ pub(crate) struct Clock {
     armed: u64,
     quantum: Picos,
     latest_start: Time,
+    /// Turns and timers since that has moved, and since a task has got on; and bounds from which on the world looks whether
+    /// anything gets on.
+    still: u64,
+    vain: u64,
+    still_max: u64,
+    vain_max: u64,
+    patience: Time,
 }
 
 impl Clock {
     pub(crate) fn new(cpus: usize, quantum: Picos) -> Self {
-        Self { timers: BinaryHeap::new(), cpus: Ring::new(cpus), armed: 0, quantum, latest_start: Time(0) }
+        Self {
+            timers: BinaryHeap::new(),
+            cpus: Ring::new(cpus),
+            armed: 0,
+            quantum,
+            latest_start: Time(0),
+            still: 0,
+            vain: 0,
+            still_max: 0,
+            vain_max: 0,
+            patience: Time(0),
+        }
+    }
+
+    /// Is it time to look whether anything gets on?
+    #[inline]
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.still >= self.still_max || self.vain >= self.vain_max || self.latest_start > self.patience
+    }
+
+    /// The next look is due after an instant, after so many turns at one instant, or after so many in vain.
+    pub(crate) fn look_again(&mut self, after: Time, still: u64, vain: u64) {
+        (self.patience, self.still_max, self.vain_max) = (after, still, vain);
+    }
+
+    /// A task has got on.
+    #[inline]
+    pub(crate) fn get_on(&mut self) {
+        self.vain = 0;
+    }
+
+    /// Turns and timers since a task has got on.
+    pub(crate) fn vain(&self) -> u64 {
+        self.vain
+    }
+
+    /// The latest start of any turn of a CPU.
+    pub(crate) fn latest_start(&self) -> Time {
+        self.latest_start
+    }
+
+    /// Turns and timers since that has moved.
+    pub(crate) fn still(&self) -> u64 {
+        self.still
     }
 
     /// Arms a timer.
@@ -75,11 +125,14 @@ impl Clock {
         let horizon = Time(timer.min(second).0.saturating_add(self.quantum.0));
         let earliest_allowed = Time(self.latest_start.0.saturating_sub(self.quantum.0));
         assert!(clock >= earliest_allowed, "a step at {clock:?} after one at {:?}", self.latest_start);
+        self.still = if clock > self.latest_start { 0 } else { self.still + 1 };
+        self.vain += 1;
         self.latest_start = self.latest_start.max(clock);
         Next::Cpu { cpu, clock, horizon }
     }
 
     fn fire(&mut self) -> Next {
+        (self.still, self.vain) = (self.still + 1, self.vain + 1);
         match self.timers.pop() {
             Some(Reverse((at, _, task))) => Next::Timer { at, task },
             None => Next::Nothing,

@@ -80,15 +80,20 @@ impl World {
 
     /// Arms the timer of a kernel thread that looks around from time to time, unless nothing else will ever happen.
     fn arm_periodic(&mut self, id: TaskId, until: Time) {
-        // Who spins for a lock waits for one of the others.
-        let goes_on = |cpu: &Cpu| !cpu.is_spinning && cpu.running.is_some_and(|running| running != id);
-        let runs = |cpu: &Cpu| cpu.has_waiting() || goes_on(cpu);
-        if self.clock.timers() > self.periodic.len() || self.cpus.iter().any(runs) {
+        if self.others_happen(id) {
             self.tasks[id.0 as usize].sleeps_until = Some(until);
             if self.periodic.insert((until, id)) {
                 self.clock.arm(until, id);
             }
         }
+    }
+
+    /// Will anything happen that is not by a thread that looks around, nor by this one?
+    fn others_happen(&self, id: TaskId) -> bool {
+        // Who spins for a lock waits for one of the others.
+        let goes_on = |cpu: &Cpu| !cpu.is_spinning && cpu.running.is_some_and(|running| running != id);
+        let runs = |cpu: &Cpu| cpu.has_waiting() || goes_on(cpu);
+        self.clock.timers() > self.periodic.len() || self.cpus.iter().any(runs)
     }
 
     /// One step of a kernel thread.
@@ -110,6 +115,9 @@ impl World {
 
     /// A kernel thread sleeps: until it is woken, or for a while.
     fn sleep_daemon(&mut self, id: TaskId, thread: Thread, wait: Wait) {
+        if wait == Wait::Yield && self.others_happen(id) {
+            return;
+        }
         self.slow_daemon_sleeps(id);
         let task = &mut self.tasks[id.0 as usize];
         task.state = TaskState::Asleep(thread);
@@ -132,7 +140,7 @@ impl World {
                 task.sleeps_until = Some(until);
                 self.clock.arm(until, id);
             }
-            Wait::Queue => {}
+            Wait::Queue | Wait::Yield => {}
         }
     }
 

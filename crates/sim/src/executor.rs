@@ -38,7 +38,7 @@ pub(crate) fn entry(name: &'static str, params: Vec<u8>) -> EntryFuture {
     ENTRIES.with_borrow(|entries| entries.expect("a run has its entries")(name, params))
 }
 
-/// Runs `main` as the first task, and everything that it spawns, to the end, or until a guest is lost.
+/// Runs `main` as the first task, and everything that it spawns, to the end, or until a guest is lost or nothing gets on.
 ///
 /// # Panics
 /// When tasks wait for each other for ever: that is a bug of the workload, and there is no clock that would end it.
@@ -48,7 +48,12 @@ pub(crate) fn run(world: World, entries: Entries, main: UserHalf) -> World {
         let mut halves: Vec<Option<UserHalf>> = vec![Some(main)];
         loop {
             match with(World::turn) {
-                Turn::Over => break,
+                Turn::Over => {
+                    if with(|world| world.watchdog.found.is_some()) {
+                        halves.clear();
+                    }
+                    break;
+                }
                 Turn::Drop(task) => {
                     halves[task.0 as usize] = None;
                     with(World::end_killed);

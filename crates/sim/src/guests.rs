@@ -22,7 +22,7 @@ use os::{Advice, MapSpec, Os, Placement, VmRange};
 use units::{Bytes, CpuId, Errno, NodeId, Pfn, Picos, Time, VirtAddr, Vpn};
 
 use crate::{
-    Config, Entries, Finish, Sim, Times,
+    Config, Entries, Finish, NoResult, Sim, Times,
     daemon::Thread,
     draw::Draws,
     executor,
@@ -161,6 +161,8 @@ impl World {
             tasks[running.0 as usize].spin(since, here.clock, Cause::Host);
         }
         here.ready(id, clock);
+        let now = self.cpus[id.0 as usize].clock;
+        self.gets_on(now);
     }
 
     #[inline(never)]
@@ -409,7 +411,7 @@ pub struct GuestsFinish {
 /// Runs `body` as the first task of each guest of a host, all at the same time; `body` is told which guest it is.
 ///
 /// # Errors
-/// When a guest is gone before its end: the run ends at once.
+/// When a guest is gone before its end, or nothing gets on any more: the run ends at once.
 ///
 /// # Panics
 /// As [`crate::simulate`]; and when the host has not memory enough for the tables of its processes.
@@ -418,7 +420,7 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     guests: &[Config],
     entries: Entries,
     body: F,
-) -> Result<(Vec<T>, GuestsFinish), GuestLost> {
+) -> Result<(Vec<T>, GuestsFinish), NoResult> {
     simulate_guests_with(host, guests, None, entries, body)
 }
 
@@ -435,7 +437,7 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
     sample: Option<Picos>,
     entries: Entries,
     body: F,
-) -> Result<(Vec<T>, GuestsFinish), GuestLost> {
+) -> Result<(Vec<T>, GuestsFinish), NoResult> {
     let mut world = crate::fresh(host);
     crate::set_up(&mut world.kernels[HOST], host);
     world.share_cores(&host.cores, host.shared_core);
@@ -463,7 +465,10 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
     });
     let mut world = executor::run(world, entries, main);
     if let Some(lost) = world.guest_lost.take() {
-        return Err(lost);
+        return Err(NoResult::GuestLost(lost));
+    }
+    if let Some(livelock) = world.watchdog.found.take() {
+        return Err(NoResult::Livelock(livelock));
     }
     let (end, samples) = (world.latest(), world.end_samples().0);
     let mut times = Times::default();

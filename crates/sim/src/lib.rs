@@ -8,6 +8,7 @@
 //! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
 //! | `sched.rs`, `runqueue.rs` and their folders | who runs where: CFS or EEVDF; load balance, loads, wake-ups |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
+//! | `livelock.rs` | the end of a run in which nothing gets on |
 //! | `oom.rs` | the end of a process that the OOM killer has chosen |
 //! | `daemon.rs` and its folder | kernel threads |
 //! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
@@ -32,6 +33,7 @@ mod guests;
 mod handle;
 mod inject;
 mod kernel;
+mod livelock;
 mod lock;
 mod map_sampler;
 mod oom;
@@ -76,6 +78,7 @@ pub use handle::Sim;
 use inject::Injector;
 pub use inject::{Injection, Lost};
 use kernel::{HOST, Kernel};
+pub use livelock::{Bounds, Livelock, Stuck};
 use map_sampler::MapSampler;
 pub use map_sampler::{CELLS_MAX, MapSample, MapSamples};
 use run_hash::Mark;
@@ -190,11 +193,42 @@ impl std::fmt::Display for CannotStart {
 
 impl std::error::Error for CannotStart {}
 
+/// Why a run has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoResult {
+    /// A kernel lacks memory before its first process runs.
+    CannotStart(CannotStart),
+    /// A guest is gone before its end.
+    GuestLost(GuestLost),
+    /// The run would never end.
+    Livelock(Box<Livelock>),
+}
+
+impl From<CannotStart> for NoResult {
+    fn from(problem: CannotStart) -> Self {
+        Self::CannotStart(problem)
+    }
+}
+
+impl std::fmt::Display for NoResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::CannotStart(problem) => problem.fmt(f),
+            Self::GuestLost(lost) => write!(f, "guest {} is lost after {} of virtual time", lost.guest + 1, lost.after),
+            Self::Livelock(livelock) => livelock.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NoResult {}
+
 /// The options of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// A loss, for tests.
     pub loss: Option<Injection>,
+    /// Other bounds of a run without progress, for tests.
+    pub bounds: Option<Bounds>,
     /// How many trace events are kept as lines; none unless asked for.
     pub trace_lines: Option<usize>,
     /// The time between two samples; none are taken unless asked for.
@@ -293,7 +327,8 @@ fn start_as_guest(config: &Config, kernel: &mut Kernel, now: Time) {
 /// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
 ///
 /// # Panics
-/// When an invariant breaks, when tasks wait for each other for ever, or when the machine is too small for what init holds.
+/// When an invariant breaks, when tasks wait for each other for ever or nothing gets on, or when the machine is too small for
+/// what init holds.
 pub fn simulate<T: 'static>(
     config: &Config,
     entries: Entries,
@@ -333,17 +368,17 @@ pub fn simulate_from<T: 'static>(
 /// Runs as [`simulate_from`] does, where it is not sure that the machine can start.
 ///
 /// # Errors
-/// When no memory is left above the min marks for the first process.
+/// When no memory is left above the min marks for the first process; when nothing gets on any more.
 ///
 /// # Panics
-/// See [`simulate_from`], but for that.
+/// See [`simulate_from`], but for these.
 pub fn try_simulate_from<T: 'static>(
     config: &Config,
     options: Options,
     state: Option<&FrameMap>,
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
-) -> Result<(T, Finish, Extra), CannotStart> {
+) -> Result<(T, Finish, Extra), NoResult> {
     let mut draws = StateDraws::new(Draws::new(config.seed));
     let system = config.system.filter(|_| state.is_none()).map(|system| system.drawn(&mut draws));
     let own = system.map(|system| FrameMap::of_system(&config.machine, &system, &mut draws));
@@ -367,6 +402,7 @@ pub fn try_simulate_from<T: 'static>(
         world.kernels[HOST].mm.limit_bandwidth(*node, *limit);
     }
     world.injector.wanted = options.loss;
+    world.watchdog.bounds = options.bounds.unwrap_or_default();
     world.trace = options.trace_lines.map(Trace::new);
     world.kernels[HOST].mm.trace_extfrag(world.trace.is_some());
     let booted = world.kernels[HOST].counters.extfrag().clone();
@@ -388,6 +424,9 @@ pub fn try_simulate_from<T: 'static>(
     let beside = programs::beside(Sim, of_programs, Draws::new(config.seed), main);
     let main = Box::pin(async move { *result.borrow_mut() = Some(beside.await) });
     let mut world = executor::run(world, entries, main);
+    if let Some(livelock) = world.watchdog.found.take() {
+        return Err(NoResult::Livelock(livelock));
+    }
     let end = world.latest();
     for (_, count) in world.kernels[HOST].counters.clone().iter() {
         world.hash.fold(end, CpuId(0), Mark::Counter, count);

@@ -36,7 +36,7 @@ impl What {
         Self { name, node: None }
     }
 
-    fn daemon(Thread { daemon, node }: Thread) -> Self {
+    pub(crate) fn daemon(Thread { daemon, node }: Thread) -> Self {
         let row = daemon.row();
         Self { name: row.name, node: (row.scope == Scope::Node).then_some(node) }
     }
@@ -220,6 +220,13 @@ impl World {
             log.close(open.operation, &self.tasks[id.0 as usize].spent);
         }
         log.finish()
+    }
+}
+
+impl Operation {
+    /// `fault`, or the name of the system call.
+    pub(crate) fn name(&self) -> &'static str {
+        describe(self).0.name
     }
 }
 

@@ -16,6 +16,7 @@ use crate::sched::Topology;
 mod files;
 mod guests;
 mod khugepaged;
+mod livelock;
 mod oom;
 mod programs;
 mod slab;

@@ -32,6 +32,7 @@ use crate::{
     guests::{Guest, GuestLost},
     inject::Injector,
     kernel::{HOST, Kernel, KernelId, Kernels},
+    livelock::Watchdog,
     operation::{Asker, Operation},
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice},
@@ -66,6 +67,7 @@ pub(crate) struct World {
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
     pub(crate) hash: RunHash,
+    pub(crate) watchdog: Watchdog,
     pub(crate) injector: Injector,
     /// Operations that have ended.
     pub(crate) operations: u64,
@@ -113,6 +115,7 @@ impl World {
             meetings: Vec::new(),
             clock: Clock::new(cpus, quantum),
             hash: RunHash::default(),
+            watchdog: Watchdog::default(),
             injector: Injector::default(),
             operations: 0,
             trace: None,
@@ -443,7 +446,11 @@ impl World {
     pub(crate) fn turn(&mut self) -> Turn {
         // Bound: that of the run; each turn lets time pass, or ends somebody's wait.
         loop {
-            let turn = match self.clock.next() {
+            let next = self.clock.next();
+            if self.clock.is_overdue() && self.is_livelock(next) {
+                return Turn::Over;
+            }
+            let turn = match next {
                 Next::Nothing => Some(Turn::Over),
                 Next::Timer { at, task } => {
                     self.waker = None;
@@ -526,6 +533,7 @@ impl World {
 
     /// After a user half was polled: puts its CPU back into the order.
     pub(crate) fn settle_current(&mut self) {
+        self.gets_on(self.now());
         self.settle(self.current().cpu);
     }
 
@@ -548,7 +556,7 @@ impl World {
                 task.state = TaskState::Sleeping(operation, Slumber { since: from, cause: Cause::FolioLock });
                 return;
             }
-            Wait::Queue => unreachable!("nobody would wake it yet"),
+            Wait::Queue | Wait::Yield => unreachable!("nobody would wake it yet"),
         };
         // What it waits for may have come while it was on its way to wait.
         let until = until.max(from);

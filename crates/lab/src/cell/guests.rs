@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mm::event::{Counters, Event};
-use sim::{GuestLost, LostBy, ProcessMemory};
+use sim::{GuestLost, LostBy, NoResult, ProcessMemory};
 use units::{Bytes, CpuId, setting};
 use workloads::{Outcome, Workload, guests::Params};
 
@@ -100,8 +100,11 @@ pub(super) fn run(workload: &Workload, params: &Params, order: &Order, what: &Si
         workloads::guests::guest(&os, &of_each, before).await
     };
     let sample = order.sample.map(Every::time);
-    let (outcomes, finish) = sim::simulate_guests_with(&host, &guests, sample, entry, body)
-        .map_err(|lost| Failure::Refused(why_lost(&lost, &machine, params)))?;
+    let (outcomes, finish) =
+        sim::simulate_guests_with(&host, &guests, sample, entry, body).map_err(|problem| match problem {
+            NoResult::GuestLost(lost) => Failure::Refused(why_lost(&lost, &machine, params)),
+            problem => super::no_result(&problem, &machine.name),
+        })?;
     let tasks = outcomes.into_iter().collect::<Result<Vec<_>, _>>().map_err(Failure::from)?;
     let window = tasks.iter().map(|task| task.end.since(task.start)).max().unwrap_or_default();
     let counted = |counters: &Counters, prefix: &str| {

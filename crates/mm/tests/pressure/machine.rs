@@ -585,7 +585,7 @@ pub(crate) fn until(wait: Wait, now: Time) -> Time {
     match wait {
         Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. } => until,
         Wait::Folio(_) => now + Picos::from_micros(5),
-        Wait::Queue => panic!("nobody would wake it"),
+        Wait::Queue | Wait::Yield => panic!("nobody would wake it"),
     }
 }
 

@@ -179,6 +179,10 @@ fn filled(host: &Config, guests: &[Config], size: Bytes) -> Result<(), GuestLost
         let range = os.mmap(size, MapSpec::Anonymous).await.unwrap();
         os.fill(range).await.unwrap();
         os.sleep(Picos::from_micros(200_000)).await;
+    })
+    .map_err(|problem| match problem {
+        NoResult::GuestLost(lost) => lost,
+        other => panic!("{other}"),
     })?;
     assert!(finish.host.counters.get(Event::ThpFaultAlloc) > 0);
     Ok(())

@@ -119,6 +119,6 @@ fn a_kernel_without_memory_above_its_marks_does_not_start() {
         run.map(|((), ..)| ())
     };
     assert_eq!(run(64, 0), Ok(()));
-    assert_eq!(run(16 << 10, 0), Err(CannotStart::NoProcess), "marks are larger than memory");
-    assert_eq!(run(64, 4096), Err(CannotStart::NoFrames(Frames(4096))), "init holds more than there is");
+    assert_eq!(run(16 << 10, 0), Err(CannotStart::NoProcess.into()), "marks are larger than memory");
+    assert_eq!(run(64, 4096), Err(CannotStart::NoFrames(Frames(4096)).into()), "init holds more than there is");
 }

@@ -42,12 +42,13 @@ impl World {
         });
         task.spent.add_step(cx.meter());
         task.was_preempted = false;
-        here.clock = cx.now();
+        let end = cx.now();
+        here.clock = end;
         here.stay(cpu, clock);
         self.injector.steps += steps;
         self.current = id;
+        self.gets_on(end);
         if let Some(left) = left {
-            let end = cx.now();
             self.note_pace(id, (left, last), end, true);
         }
         #[cfg(test)]

@@ -54,6 +54,9 @@ impl World {
     /// Does the work that a step leaves to its end; true when the kernel ends the task.
     pub(super) fn finish(&mut self, id: TaskId, cpu: CpuId, past: Past) -> bool {
         let Past { start, left, keeps, progress } = past;
+        if !matches!(progress, Progress::Block(_)) && !self.tasks[id.0 as usize].supply.is_busy() {
+            self.gets_on(self.cpus[cpu.0 as usize].clock);
+        }
         if let Some(left) = left {
             let end = self.cpus[cpu.0 as usize].clock;
             self.note_pace(id, (left, start), end, matches!(progress, Progress::More));
