@@ -89,6 +89,11 @@ enum Command {
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
         times: u32,
     },
+    /// Least, most, middle and a drawn value of every setting and every rule, on two workloads: no panic, and an end that
+    /// says what it is
+    ///
+    /// `cargo xtask test` runs a part of them. Takes about ten minutes of CPU time.
+    Values,
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments, mm's table
     /// of files, comments that name nobody (their number may only fall), and ties of mm that run upward (so may theirs)
     Tidy,
@@ -124,6 +129,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Gallery => gallery::run(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::SameBytes(options) => Ok(code(same_bytes::run(&workspace()?, &options)?)),
         Command::Soak { times } => soak(times),
+        Command::Values => values(),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
         Command::Python => python::make(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
@@ -145,6 +151,13 @@ fn soak(times: u32) -> Result<ExitCode> {
         failed += usize::from(!status.context("cargo test")?.success());
     }
     Ok(code(failed))
+}
+
+/// The whole grid of values, of which the suite runs a part.
+fn values() -> Result<ExitCode> {
+    let arguments = ["test", "--release", "--workspace", "--test", "it", "--", "extreme_values", "--nocapture"];
+    let status = test::cargo_command(&workspace()?, &arguments).env("PAGELAB_VALUES", "all").status();
+    Ok(code(usize::from(!status.context("cargo test")?.success())))
 }
 
 /// 1 when anything was found, as every check here reports itself.

@@ -41,4 +41,5 @@ mod suggest;
 mod support;
 mod sweep;
 mod travel;
+mod values;
 mod will_it_scale;

@@ -1,0 +1,189 @@
+//! Extreme values of every setting and every rule: no panic, and an end that says what it is.
+//!
+//! The suite runs a part of the grid. Which part follows from the size of the tables: it is the same on every machine, and
+//! another one when a setting or a rule is added. `cargo xtask values` runs all of it.
+
+use std::{collections::BTreeSet, fmt::Write};
+
+use mm::{
+    Variant,
+    variant::{Rule, Takes as RuleTakes},
+};
+use units::{
+    Bytes,
+    setting::{SETTINGS, Setting, Sim, Takes},
+};
+
+use crate::support::room::{Answer, Room};
+
+/// The variable that `cargo xtask values` sets.
+const ALL: &str = "PAGELAB_VALUES";
+/// Places of the grid that the suite tries: on both workloads some forty seconds of CPU time.
+const PART: usize = 32;
+/// Seconds that a cell may take on however busy a machine; a run that does not end by itself takes for ever.
+const TIMEOUT_S: &str = "900";
+
+/// Two small nodes that swap: a cell takes a fraction of a second, and everything happens in it.
+const MACHINE: &str = r#"
+about = "two nodes of 96 MiB, a CPU each"
+swap = "192MiB"
+[[node]]
+id = 0
+memory = "96MiB"
+cpus = "0"
+[[node]]
+id = 1
+memory = "96MiB"
+cpus = "1"
+[settings]
+"transparent_hugepage/enabled" = "always"
+"#;
+
+/// Workloads: faults of two tasks that balancing watches, and files with reclaim and compaction.
+const WORKLOADS: [&[&str]; 2] = [
+    &["fault-storm", "--set", "size=8MiB", "--set", "iterations=2", "--set", "tasks=2", "--set", "model=threads"],
+    &["small-files", "--set", "total=110%", "--set", "writers=2", "--set", "file=64KiB", "--set", "size=20%"],
+];
+/// Releases that a value is tried on, one after the other: both kinds of lists, of schedulers and of balancing.
+const RELEASES: [&str; 4] = ["v6.1", "v4.1", "v6.12", "v3.9"];
+
+/// A value of a setting or of a rule.
+struct Place {
+    name: &'static str,
+    value: String,
+    is_rule: bool,
+}
+
+/// A number that follows from two others (the finaliser of SplitMix64).
+fn drawn(seed: usize, n: usize) -> u64 {
+    let mut x = (seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n as u64;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The least, the most, the middle, and one in between.
+fn of_range(least: i128, most: i128, draw: u64) -> BTreeSet<i128> {
+    BTreeSet::from([least, most, i128::midpoint(least, most), least + i128::from(draw) % (most - least + 1)])
+}
+
+fn of_setting(setting: &Setting, draw: u64) -> Vec<String> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    match setting.takes {
+        Takes::Number(least, most) => of_range(least.into(), most.into(), draw).iter().map(i128::to_string).collect(),
+        Takes::Numbers => words(&["0", "-1", "1 1 1 1 1", "2147483647 2147483647 2147483647", "256 256 32 0 0"]),
+        Takes::Word(all) | Takes::Size(all) => words(all),
+    }
+}
+
+fn of_rule(rule: &Rule, draw: u64) -> Vec<String> {
+    match rule.takes {
+        RuleTakes::Switch => ["false", "true"].map(str::to_owned).to_vec(),
+        RuleTakes::Number(least, most) => {
+            of_range(least.into(), most.into(), draw).iter().map(i128::to_string).collect()
+        }
+        RuleTakes::Size(least, most) => [least, most, Bytes::kib(256)].map(|size| format!("\"{size}\"")).to_vec(),
+        RuleTakes::Words(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
+    }
+}
+
+/// All values that are tried of all settings of the simulator but those of guests, and of all rules.
+fn grid(seed: usize) -> Vec<Place> {
+    let settings = SETTINGS.iter().filter(|setting| setting.sim == Sim::Yes).enumerate();
+    let settings = settings.flat_map(|(n, setting)| {
+        let values = of_setting(setting, drawn(seed, n)).into_iter();
+        values.map(|value| Place { name: setting.name, value, is_rule: false })
+    });
+    let rules = Variant::RULES.iter().enumerate().flat_map(|(n, rule)| {
+        let values = of_rule(rule, drawn(seed, n)).into_iter();
+        values.map(|value| Place { name: rule.name, value, is_rule: true })
+    });
+    settings.chain(rules).collect()
+}
+
+/// Runs a workload with a value, on a release that follows from a number.
+fn run(room: &Room, machine: &str, (place, n): (&Place, usize), workload: &[&str]) -> Answer {
+    let release = RELEASES[n % RELEASES.len()];
+    let out = room.here().join("r");
+    let out = out.to_str().expect("paths of rooms are UTF-8");
+    let mut args = vec!["run"];
+    args.extend(workload);
+    args.extend(["--target", "sim", "--machine", machine, "--timeout", TIMEOUT_S, "--output", out]);
+    let (set, variant);
+    if place.is_rule {
+        let rule = format!("about = ''\nparent = '{release}'\n[rules]\n{} = {}\n", place.name, place.value);
+        variant = room.give("v.toml", rule);
+        // Rules of balancing are read where it is on.
+        args.extend(["--set", "kernel.numa_balancing=1", "--variant", &variant]);
+    } else {
+        set = format!("{}={}", place.name, place.value);
+        args.extend(["--variant", release, "--set", &set]);
+        if place.name.starts_with("kernel.numa_balancing_") {
+            args.extend(["--set", "kernel.numa_balancing=1"]);
+        }
+    }
+    let answer = room.run(&args);
+    let _ = std::fs::remove_dir_all(out);
+    answer
+}
+
+/// The mistake of an end, if it is one. Right are a result, a mistake of the user that is named, a cell that its workload or
+/// the kernel has ended, and a livelock.
+fn wrong(answer: &Answer) -> Option<String> {
+    let said = &answer.stderr;
+    let says_why = ["livelock after ", "out of memory", "ENOMEM", "ENOSPC"].iter().any(|why| said.contains(why));
+    let is_right = match answer.status.code() {
+        Some(0 | 2) => true,
+        Some(1) => says_why,
+        _ => false,
+    };
+    let is_bug = said.contains("panicked") || said.contains("no result within");
+    (!is_right || is_bug).then(|| said.lines().take(6).collect::<Vec<_>>().join("\n"))
+}
+
+#[test]
+fn extreme_values_of_settings_and_rules_have_an_end() {
+    let seed = SETTINGS.len() * 1000 + Variant::RULES.len();
+    let grid = grid(seed);
+    let whole = std::env::var_os(ALL).is_some();
+    let part = |n| usize::try_from(drawn(seed, n)).expect("64 bits") % grid.len();
+    let chosen: BTreeSet<usize> = if whole { (0..grid.len()).collect() } else { (0..PART).map(part).collect() };
+    let room = Room::new();
+    let machine = room.give("small.toml", MACHINE);
+    let (mut report, mut results) = (String::new(), 0);
+    for n in &chosen {
+        let place = &grid[*n];
+        for workload in WORKLOADS {
+            let answer = run(&room, &machine, (place, *n), workload);
+            results += usize::from(answer.status.success());
+            if let Some(wrong) = wrong(&answer) {
+                let release = RELEASES[n % RELEASES.len()];
+                let _ = writeln!(report, "{} on {release}, {} = {}: {wrong}", workload[0], place.name, place.value);
+            }
+        }
+    }
+    assert_eq!(report, "");
+    assert!(results > chosen.len(), "most values have a result, and {results} of {} have", 2 * chosen.len());
+}
+
+/// Values that had no end, or ended in a panic, before they had ranges or time stopped at its last instant.
+#[test]
+fn values_that_had_no_end_have_one() {
+    let room = Room::new();
+    let machine = room.give("small.toml", MACHINE);
+    for (name, value, workloads) in [
+        ("transparent_hugepage/khugepaged/scan_sleep_millisecs", "0", &WORKLOADS[..]),
+        ("transparent_hugepage/khugepaged/alloc_sleep_millisecs", "0", &WORKLOADS[1..]),
+        ("vm.dirty_expire_centisecs", "2147483647", &WORKLOADS[1..]),
+        ("vm.dirty_writeback_centisecs", "2147483647", &WORKLOADS[1..]),
+        ("vm.dirty_ratio", "100", &WORKLOADS[1..]),
+    ] {
+        let place = Place { name, value: value.to_owned(), is_rule: false };
+        for workload in workloads {
+            let answer = run(&room, &machine, (&place, 0), workload);
+            assert!(answer.status.success(), "{name}={value}: {}", answer.stderr);
+        }
+    }
+    let factor = Place { name: "sched_busy_factor", value: "1".to_owned(), is_rule: true };
+    assert!(run(&room, &machine, (&factor, 1), WORKLOADS[1]).status.success());
+}
