@@ -14,6 +14,7 @@ mod pool;
 mod python;
 mod same_bytes;
 mod suite;
+mod swarm;
 mod test;
 mod tidy;
 
@@ -94,6 +95,13 @@ enum Command {
     ///
     /// `cargo xtask test` runs a part of them. Takes about ten minutes of CPU time.
     Values,
+    /// Simulated runs drawn at random, to find mistakes of the simulator: any machine, rules, settings and workload, with faults
+    ///
+    /// Each case runs in a process of its own. Every few thousand steps each frame is asked whose it is; allocations fail, pages
+    /// cannot be moved, the disk is slow, kernel threads are late; then the faults are over, and the run has to end. A case that
+    /// fails is made smaller and kept under target/swarm, with the command that runs it again. At the end: events that came
+    /// fewer than five times over all cases. Exits with 1 when a case failed.
+    Swarm(swarm::Options),
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments, mm's table
     /// of files, comments that name nobody (their number may only fall), and ties of mm that run upward (so may theirs)
     Tidy,
@@ -130,6 +138,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::SameBytes(options) => Ok(code(same_bytes::run(&workspace()?, &options)?)),
         Command::Soak { times } => soak(times),
         Command::Values => values(),
+        Command::Swarm(options) => swarm::run(&workspace()?, &options),
         Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
         Command::Python => python::make(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),

@@ -14,6 +14,7 @@ use linux::{
     host::{self, Linux, block_on},
     tracing::{Fallbacks, Watch},
 };
+use mm::event::Counters;
 use os::Os;
 use report::{
     Cell, Check, Duration, Extfrag, Footprint, Key, Measured, Memory, Record, Run, SCHEMA, Series, Skip, Skipped,
@@ -158,7 +159,7 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
     let start = host::monotonic_ns();
     let found = match &order.simulated {
         None => real(&workload, &order),
-        Some(what) => simulated(&workload, &order, what),
+        Some(what) => simulated(&workload, &order, what, &mut Trial::default()),
     };
     let Found { measured, series, map, slow_path, footprint } = match found {
         Ok(found) => found,
@@ -310,8 +311,38 @@ impl Drop for Files {
     }
 }
 
+/// What a simulated cell does besides, for [`crate::swarm`]; and what it saw.
+#[derive(Debug, Default)]
+pub(crate) struct Trial {
+    /// Faults from outside.
+    pub(crate) faults: Option<sim::Faults>,
+    /// Steps between two walks over all frames; 0 is no walk.
+    pub(crate) check_every: u64,
+    /// All events of the run.
+    pub(crate) counters: Option<Counters>,
+    /// Faults that were made.
+    pub(crate) made: u64,
+}
+
+/// Runs a simulated cell as a trial, in this process.
+///
+/// # Errors
+/// Why the cell has no result.
+///
+/// # Panics
+/// When an invariant of the simulator breaks, or when nothing gets on.
+pub(crate) fn try_out(order: &Order, trial: &mut Trial) -> Result<(), String> {
+    let workload = parse(&order.key)?;
+    let what = order.simulated.as_ref().ok_or("only simulated cells are tried out")?;
+    match simulated(&workload, order, what, trial) {
+        Ok(_) => Ok(()),
+        Err(Failure::Lacking(reason) | Failure::Refused(reason) | Failure::Failed(reason)) => Err(reason),
+        Err(Failure::Livelock(livelock)) => panic!("{livelock}"),
+    }
+}
+
 /// In the simulator.
-fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Found, Failure> {
+fn simulated(workload: &Workload, order: &Order, what: &Simulated, trial: &mut Trial) -> Result<Found, Failure> {
     host::volunteer_for_oom();
     if let Workload::Guests(params) = workload {
         return guests::run(workload, params, order, what);
@@ -328,7 +359,9 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let (workload_there, seed) = (workload.clone(), order.key.seed);
     let (trace_lines, sample) =
         (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));
-    let options = sim::Options { trace_lines, sample, map: order.map.is_some(), ..sim::Options::default() };
+    let (faults, check_every) = (trial.faults, trial.check_every);
+    let map = order.map.is_some();
+    let options = sim::Options { trace_lines, sample, map, faults, check_every, ..sim::Options::default() };
     let conditions = conditions(&order.key)?;
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
@@ -347,6 +380,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated) -> Result<Fou
     let map = state.as_ref().map(|(_, map)| map);
     let run = sim::try_simulate_from(&config, options, map, entry, main);
     let (outcome, finish, extra) = run.map_err(|problem| no_result(&problem, &order.key.machine))?;
+    (trial.counters, trial.made) = (Some(finish.counters.clone()), extra.faults);
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;

@@ -32,6 +32,7 @@ pub mod simulated;
 pub mod source;
 pub mod state;
 pub mod suggest;
+pub mod swarm;
 pub mod sweep;
 pub mod trust;
 pub mod variant;

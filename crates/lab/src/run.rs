@@ -548,7 +548,7 @@ fn sim_system(session: &Session, machine: &Machine) -> Record {
 }
 
 /// The order of a simulated cell, on a machine with all of its settings.
-fn sim_order(
+pub(crate) fn sim_order(
     (plan, session): (&Plan, &Session),
     (variant, start, twin_of): (&Named, &Start, Option<&Column>),
     machine: &Machine,

@@ -96,12 +96,15 @@ pub(crate) struct Disk<T> {
     last: Option<Copied<T>>,
     /// Each so many requests one fails; 0 is never.
     pub(crate) fail_every: u32,
+    /// Times as long as its specification says that it takes.
+    pub(crate) slowdown: u64,
 }
 
 impl<T: Copy + PartialEq> Disk<T> {
     pub(crate) fn new(spec: DiskSpec) -> Self {
         let per_page = spec.bandwidth.takes(Bytes::PAGE);
-        Self { spec, per_page, free_at: Time(0), queue: VecDeque::new(), requests: 0, last: None, fail_every: 0 }
+        let (free_at, queue) = (Time(0), VecDeque::new());
+        Self { spec, per_page, free_at, queue, requests: 0, last: None, fail_every: 0, slowdown: 1 }
     }
 
     /// The room for all files together, in pages.
@@ -135,8 +138,8 @@ impl<T: Copy + PartialEq> Disk<T> {
         if self.is_memory() {
             return self.copy(cx, of, (index, pages), is_write);
         }
-        self.free_at = self.free_at.max(cx.now()) + Picos(self.per_page.0 * u64::from(pages));
-        let done = self.free_at + self.spec.latency;
+        self.free_at = self.free_at.max(cx.now()) + Picos(self.per_page.0 * u64::from(pages) * self.slowdown);
+        let done = self.free_at + Picos(self.spec.latency.0 * self.slowdown);
         if let Some(last) = self.queue.back_mut()
             && last.of == of
             && last.is_write == is_write

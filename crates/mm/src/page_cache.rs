@@ -210,6 +210,15 @@ impl PageCache {
         self.disk.fail_every = every;
     }
 
+    /// The disk takes so many times as long from now on: for tests.
+    ///
+    /// # Panics
+    /// At 0 times.
+    pub fn slow_disk(&mut self, times: u32) {
+        assert!(times > 0, "a disk takes its time");
+        self.disk.slowdown = times.into();
+    }
+
     /// The slot at an index of a file.
     pub fn slot(&self, id: InodeId, index: u64) -> Slot {
         self.inode(id).mapping.get(&self.nodes, index)

@@ -168,8 +168,10 @@ impl World {
             match news {
                 News::Woken(daemon, node) => {
                     // Before the threads are started there is none.
-                    if let Some(id) = self.kernels[kernel].thread(Thread { daemon, node }) {
-                        self.wake_daemon(id, at);
+                    let Some(id) = self.kernels[kernel].thread(Thread { daemon, node }) else { continue };
+                    match self.faults.delay_of_wake() {
+                        None => self.wake_daemon(id, at),
+                        Some(delay) => self.wake_daemon_late(id, at + delay),
                     }
                 }
                 News::Killed(space) => self.oom_kill(kernel, space, at),
@@ -215,6 +217,17 @@ impl World {
         let kernel = &mut self.kernels[self.tasks[id.0 as usize].kernel];
         if !kernel.pass_sleepers.is_empty() {
             kernel.pass_sleepers.retain(|(_, sleeper)| *sleeper != id);
+        }
+    }
+
+    /// A kernel thread that was woken runs only from a later instant on, unless its timer comes first: a fault.
+    #[cold]
+    fn wake_daemon_late(&mut self, id: TaskId, until: Time) {
+        let task = &mut self.tasks[id.0 as usize];
+        let is_sooner = task.sleeps_until.is_none_or(|sleeps_until| until < sleeps_until);
+        if is_sooner && matches!(task.state, TaskState::Asleep(_)) {
+            task.sleeps_until = Some(until);
+            self.clock.arm(until, id);
         }
     }
 

@@ -34,9 +34,17 @@ pub(crate) struct Injector {
     pub(crate) steps: u64,
     /// The loss was made.
     pub(crate) done: bool,
+    /// Steps between two walks over all frames; 0 is no walk.
+    pub(crate) check_every: u64,
 }
 
 impl Injector {
+    /// Whether every frame is to be asked whose it is, after this step.
+    #[inline]
+    pub(crate) fn is_check_due(&self) -> bool {
+        self.check_every > 0 && self.steps.is_multiple_of(self.check_every)
+    }
+
     /// A step begins: what it shall lose, and how much of that was counted before.
     pub(crate) fn begin(&mut self, counters: &Counters) -> Option<(Lost, u64)> {
         let step = self.steps;

@@ -148,7 +148,6 @@ impl Kernels {
     }
 
     /// Every kernel with its number.
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (KernelId, &Kernel)> {
         (0..).map(KernelId).zip(&self.0)
     }

@@ -18,7 +18,7 @@
 //! | `programs.rs` | what a machine's system runs beside a benchmark |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `counter_names.rs` | which counters a kernel has |
-//! | `inject.rs` | for tests: one step of a run loses something |
+//! | `inject.rs`, `faults.rs` | for tests: one step of a run loses something; faults from outside, until an instant |
 //! | `trace.rs` | trace events as lines |
 //! | `sampler.rs`, `map_sampler.rs`, `free_watch.rs`, `slow_log.rs` | what is where, over time; what left the fast path |
 
@@ -28,6 +28,7 @@ mod counter_names;
 mod daemon;
 mod draw;
 mod executor;
+mod faults;
 mod free_watch;
 mod guests;
 mod handle;
@@ -72,6 +73,8 @@ use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, 
 pub use counter_names::{all_counter_names, counter_names};
 use draw::{Draws, Purpose, StateDraws};
 pub use executor::{Entries, EntryFuture};
+use faults::FaultPoints;
+pub use faults::Faults;
 pub use free_watch::Free;
 pub use guests::{GuestLost, GuestsFinish, LostBy, ProcessMemory, simulate_guests, simulate_guests_with};
 pub use handle::Sim;
@@ -229,6 +232,10 @@ pub struct Options {
     pub loss: Option<Injection>,
     /// Other bounds of a run without progress, for tests.
     pub bounds: Option<Bounds>,
+    /// Faults from outside, for tests.
+    pub faults: Option<Faults>,
+    /// After each so many steps, and at the end, every frame is asked whose it is, for tests; 0 is never.
+    pub check_every: u64,
     /// How many trace events are kept as lines; none unless asked for.
     pub trace_lines: Option<usize>,
     /// The time between two samples; none are taken unless asked for.
@@ -246,6 +253,8 @@ pub struct Extra {
     pub operations: u64,
     /// The step of [`Options::loss`] had what it was to lose, and has lost it.
     pub lost: bool,
+    /// Allocations that [`Options::faults`] failed, and kernel threads that it woke late.
+    pub faults: u64,
     /// Trace events, one per line.
     pub trace: Option<String>,
     /// Fallbacks by kind, from the moment at which the first process is made to the end.
@@ -403,6 +412,8 @@ pub fn try_simulate_from<T: 'static>(
     }
     world.injector.wanted = options.loss;
     world.watchdog.bounds = options.bounds.unwrap_or_default();
+    world.injector.check_every = options.check_every;
+    world.faults = FaultPoints::begin(options.faults, &mut world.kernels[HOST].mm);
     world.trace = options.trace_lines.map(Trace::new);
     world.kernels[HOST].mm.trace_extfrag(world.trace.is_some());
     let booted = world.kernels[HOST].counters.extfrag().clone();
@@ -427,6 +438,9 @@ pub fn try_simulate_from<T: 'static>(
     if let Some(livelock) = world.watchdog.found.take() {
         return Err(NoResult::Livelock(livelock));
     }
+    if options.check_every > 0 {
+        world.check();
+    }
     let end = world.latest();
     for (_, count) in world.kernels[HOST].counters.clone().iter() {
         world.hash.fold(end, CpuId(0), Mark::Counter, count);
@@ -444,7 +458,9 @@ pub fn try_simulate_from<T: 'static>(
     let trace = world.trace.map(|trace| trace.text());
     let extfrag = world.kernels[HOST].counters.extfrag().since(&booted);
     let operations = world.operations;
-    let extra = Extra { steps, operations, lost, trace, extfrag, samples, map, slow_operations, free, marks, notes };
+    let faults = world.faults.made();
+    let extra =
+        Extra { steps, operations, lost, faults, trace, extfrag, samples, map, slow_operations, free, marks, notes };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     Ok((result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra))

@@ -457,7 +457,6 @@ impl Operation {
     }
 
     /// The frames that it holds between two steps.
-    #[cfg(test)]
     pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::frame::Holdings {
         match self {
             Self::Touch(touch) => touch.holdings(space),
@@ -477,7 +476,6 @@ impl Operation {
     }
 
     /// The child that is being made, if it is a fork.
-    #[cfg(test)]
     pub(crate) fn child(&self) -> Option<&AddressSpace> {
         match self {
             Self::Fork { fork, .. } => fork.child(),

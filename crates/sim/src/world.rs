@@ -3,6 +3,7 @@
 //! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
 //! number, and runs on different threads are kept apart.
 
+mod check;
 mod clear_on;
 pub(crate) mod rig;
 mod run_on;
@@ -29,6 +30,7 @@ use crate::{
     CannotStart, TICK,
     clock::{Clock, Next},
     draw::{Draws, Purpose},
+    faults::FaultPoints,
     guests::{Guest, GuestLost},
     inject::Injector,
     kernel::{HOST, Kernel, KernelId, Kernels},
@@ -69,6 +71,7 @@ pub(crate) struct World {
     pub(crate) hash: RunHash,
     pub(crate) watchdog: Watchdog,
     pub(crate) injector: Injector,
+    pub(crate) faults: FaultPoints,
     /// Operations that have ended.
     pub(crate) operations: u64,
     /// None when nobody asked for it.
@@ -117,6 +120,7 @@ impl World {
             hash: RunHash::default(),
             watchdog: Watchdog::default(),
             injector: Injector::default(),
+            faults: FaultPoints::default(),
             operations: 0,
             trace: None,
             sampler: Sampler::default(),

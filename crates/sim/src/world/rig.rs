@@ -14,7 +14,7 @@ use units::{Bytes, CpuId, Time};
 use crate::{
     daemon::NO_SPACE,
     inject::{Injector, Lost},
-    kernel::Kernel,
+    kernel::{HOST, Kernel},
     run_hash::Mark,
     rwsem::{self, Mode},
     sched::Cpu,
@@ -134,8 +134,13 @@ impl World {
     pub(crate) fn end_of_step(&mut self, id: TaskId, cpu: CpuId) {
         self.tell_news(self.tasks[id.0 as usize].kernel, self.cpus[cpu.0 as usize].clock);
         self.tell_host(id, cpu);
-        #[cfg(test)]
-        self.check();
+        let now = self.cpus[cpu.0 as usize].clock;
+        if self.faults.are_over(now) {
+            self.faults.end(&mut self.kernels[HOST].mm);
+        }
+        if cfg!(test) || self.injector.is_check_due() {
+            self.check();
+        }
         #[cfg(test)]
         self.check_tags();
     }

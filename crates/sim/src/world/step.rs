@@ -1,7 +1,5 @@
-//! One step of an operation, or of the memory that it has asked for; and for tests, whose every frame is after it.
+//! One step of an operation, or of the memory that it has asked for.
 
-#[cfg(test)]
-use mm::ControlId;
 use mm::{
     Mm, SpaceId, Spaces,
     alloc::slow::Supply,
@@ -10,12 +8,6 @@ use mm::{
 };
 use units::{Bytes, CpuId, Time};
 
-#[cfg(test)]
-use crate::{
-    daemon::Thread,
-    kernel::{Kernel, KernelId},
-    task::Task,
-};
 use crate::{
     operation::{Operation, Progress},
     run_hash::Mark,
@@ -35,6 +27,7 @@ impl World {
         let is_shared = self.kernels[task.kernel].running_in[space.0 as usize] > 1 || task.is_settled;
         let left = is_shared.then(|| operation.left());
         let horizon = if task.is_dying { start } else { horizon };
+        let fails_alloc = operation.may_be_killed() && self.faults.fails_alloc();
         let (progress, keeps) = self.take_step(id, cpu, |stage, cx| {
             let Stage { mm, spaces, left, task, injector, loss } = stage;
             let TaskState::Kernel(operation) = &mut task.state else {
@@ -44,7 +37,8 @@ impl World {
                 || (loss.is_some() && operation.may_be_killed() && id != MAIN && injector.kills(loss));
             let memory = Memory { mm, spaces, left };
             let what = (space, &mut *operation, &mut task.supply);
-            let progress = if kills { kill(memory, what, cx) } else { advance(memory, what, cx, horizon) };
+            let progress =
+                if kills { kill(memory, what, cx) } else { advance(memory, what, cx, (horizon, fails_alloc)) };
             let keeps = keeps_lock(&progress, operation, &task.supply);
             (progress, keeps)
         });
@@ -148,13 +142,16 @@ fn advance(
     memory: Memory<'_>,
     (id, operation, supply): (SpaceId, &mut Operation, &mut Supply),
     cx: &mut Cx<'_>,
-    horizon: Time,
+    (horizon, fails_alloc): (Time, bool),
 ) -> Progress {
     let Memory { mm, spaces, left } = memory;
     if supply.is_busy() {
         return go_on_supplying(mm, spaces, supply, cx);
     }
     supply.lend(cx);
+    if fails_alloc {
+        cx.fail_alloc(0);
+    }
     let progress = if let Operation::File { .. } = operation {
         operation.step_file(mm, spaces, cx, horizon)
     } else if operation.is_moving() {
@@ -224,45 +221,4 @@ fn kill(
     let space = spaces.get_mut(id).expect("a live task has an address space");
     operation.abort(mm, space, cx);
     Progress::Killed("killed by a test")
-}
-
-/// The frames of a world, and whose they are.
-#[cfg(test)]
-impl World {
-    pub(crate) fn check(&self) {
-        self.kernels.iter().for_each(|(id, kernel)| self.check_kernel(id, kernel));
-    }
-
-    fn check_kernel(&self, id: KernelId, kernel: &Kernel) {
-        let mm = &kernel.mm;
-        mm::check::walk_files(mm).unwrap();
-        let own = || (0..).zip(&self.tasks).filter(|(_, task)| task.kernel == id);
-        let children = own().filter_map(|(_, task)| operation(task)?.child());
-        let spaces = kernel.spaces.iter().map(|(_, space)| space).chain(children).collect();
-        let holdings = |(id, task): (u32, &Task)| {
-            let operation = operation(task)?;
-            let space = kernel.spaces.get(task.space).expect("a live task has an address space");
-            let mut holdings = operation.holdings(space);
-            holdings.add(task.supply.holdings());
-            Some((ControlId(id), holdings))
-        };
-        let daemons = kernel.daemons.iter().map(|(Thread { daemon, node }, id)| {
-            let holdings = (daemon.row().holdings)(mm, *node);
-            (ControlId(id.0), holdings)
-        });
-        let controls = own().filter_map(holdings).chain(daemons).collect();
-        mm::check::walk(mm).unwrap();
-        mm::check::walk_owners(mm, &mm::check::Owners { spaces, controls }).unwrap();
-    }
-}
-
-/// The operation that a task is inside of, if it is inside of one.
-#[cfg(test)]
-fn operation(task: &Task) -> Option<&Operation> {
-    match &task.state {
-        TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
-            Some(operation)
-        }
-        _ => None,
-    }
 }

@@ -1,0 +1,52 @@
+//! Every frame of a world, and whose it is: after each step of a unit test, and as often as a run's options say.
+
+use mm::ControlId;
+
+use crate::{
+    daemon::Thread,
+    kernel::{Kernel, KernelId},
+    operation::Operation,
+    task::{Task, TaskState},
+    world::World,
+};
+
+/// The frames of a world, and whose they are.
+impl World {
+    /// Asserts that every frame is held once, and as its holder says.
+    #[cold]
+    pub(crate) fn check(&self) {
+        self.kernels.iter().for_each(|(id, kernel)| self.check_kernel(id, kernel));
+    }
+
+    fn check_kernel(&self, id: KernelId, kernel: &Kernel) {
+        let mm = &kernel.mm;
+        mm::check::walk_files(mm).unwrap();
+        let own = || (0..).zip(&self.tasks).filter(|(_, task)| task.kernel == id);
+        let children = own().filter_map(|(_, task)| operation(task)?.child());
+        let spaces = kernel.spaces.iter().map(|(_, space)| space).chain(children).collect();
+        let holdings = |(id, task): (u32, &Task)| {
+            let operation = operation(task)?;
+            let space = kernel.spaces.get(task.space).expect("a live task has an address space");
+            let mut holdings = operation.holdings(space);
+            holdings.add(task.supply.holdings());
+            Some((ControlId(id), holdings))
+        };
+        let daemons = kernel.daemons.iter().map(|(Thread { daemon, node }, id)| {
+            let holdings = (daemon.row().holdings)(mm, *node);
+            (ControlId(id.0), holdings)
+        });
+        let controls = own().filter_map(holdings).chain(daemons).collect();
+        mm::check::walk(mm).unwrap();
+        mm::check::walk_owners(mm, &mm::check::Owners { spaces, controls }).unwrap();
+    }
+}
+
+/// The operation that a task is inside of, if it is inside of one.
+fn operation(task: &Task) -> Option<&Operation> {
+    match &task.state {
+        TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
+            Some(operation)
+        }
+        _ => None,
+    }
+}
