@@ -88,7 +88,7 @@ fn effect(rule: &Rule) -> String {
         let number = named.name.strip_prefix('v')?;
         let is_release = number.chars().all(|c| c.is_ascii_digit() || c == '.');
         let (_, value) = named.rules.values().into_iter().find(|(name, _)| *name == rule.name)?;
-        is_release.then(|| (number, value))
+        is_release.then_some((number, value))
     });
     let mut values: Vec<(&str, String)> = releases.collect();
     values.dedup_by(|later, earlier| later.1 == earlier.1);

@@ -94,13 +94,13 @@ static DRAWN: &str = include_str!("../../../../docs/fidelity-draw.json");
 #[derive(Deserialize)]
 struct Recording {
     seed: String,
-    comparison: Cells,
+    comparison: Compared,
     ceiling: Option<Tally>,
     experiments: BTreeMap<String, Score>,
 }
 
 #[derive(Deserialize)]
-struct Cells {
+struct Compared {
     program: String,
     total: Tally,
     cells: Vec<serde_json::Value>,
