@@ -203,8 +203,8 @@ fn smallest(program: &Path, folder: &Path, case: &Case, how: &str) -> Result<Cas
                 break 'smaller;
             }
             tries += 1;
-            let tried = Tried::of(program, folder, "smaller", &smaller)?;
-            if matches!(&tried, Tried::Failed(other) if place(other) == place(how)) {
+            let of_smaller = Tried::of(program, folder, "smaller", &smaller)?;
+            if matches!(&of_smaller, Tried::Failed(other) if place(other) == place(how)) {
                 small = smaller;
                 continue 'smaller;
             }

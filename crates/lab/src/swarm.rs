@@ -162,7 +162,7 @@ impl Case {
         };
         let machine = write(MACHINE, self.machine())?;
         let variant = write(VARIANT, self.variant_file())?;
-        let seeds = Seeds::around([self.seed].into_iter()).expect("one seed");
+        let seeds = Seeds::around([self.seed]).expect("one seed");
         let request = evidence::request(self.experiment.clone(), Vec::new(), seeds, Some(1), directory.join("result"));
         let sets = self.sets.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let request = Request { machine: Some(machine), variants: vec![variant], sets, out: None, ..request };

@@ -449,12 +449,7 @@ pub fn try_simulate_from<T: 'static>(
     let Injector { steps, done: lost, .. } = world.injector;
     let ((samples, map), slow_operations) = (world.end_samples(), world.take_slow_operations());
     let free = world.end_free();
-    let mut marks = Marks::default();
-    for zone in world.kernels[HOST].mm.zones() {
-        marks.min += zone.marks.min;
-        marks.low += zone.marks.low;
-        marks.high += zone.marks.high;
-    }
+    let marks = all_marks(&world.kernels[HOST].mm);
     let trace = world.trace.map(|trace| trace.text());
     let extfrag = world.kernels[HOST].counters.extfrag().since(&booted);
     let operations = world.operations;
@@ -464,4 +459,15 @@ pub fn try_simulate_from<T: 'static>(
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     Ok((result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra))
+}
+
+/// Watermarks of all zones together.
+fn all_marks(mm: &Mm) -> Marks {
+    let mut marks = Marks::default();
+    for zone in mm.zones() {
+        marks.min += zone.marks.min;
+        marks.low += zone.marks.low;
+        marks.high += zone.marks.high;
+    }
+    marks
 }

@@ -168,7 +168,7 @@ impl Lab {
             };
             self.now = cx.now();
             self.daemons[at] = match step {
-                Step::More => Some(self.now),
+                Step::More | Step::Block(Wait::Yield) => Some(self.now),
                 Step::Block(Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. }) => Some(until),
                 // It looks again before long.
                 Step::Block(Wait::Folio(_)) => Some(self.now + Picos::from_micros(100)),
