@@ -3,9 +3,10 @@
 use std::{fs, path::Path};
 
 use crate::support::{
-    room::{Answer, Room},
+    room::{Answer, PATIENCE_S, Room, within},
     words,
 };
+use nix::sys::signal::Signal;
 use report::RESULT_FILE;
 use serde_json::Value;
 
@@ -165,6 +166,40 @@ fn what_run_json_says_cannot_change_unseen() {
             room.run(&command).expect(2).says(&["whole/run.json: ", "it was altered"]);
         }
     }
+}
+
+/// Maps that are removed while other cells are still worked on are missed at the end, and made by the run again.
+#[test]
+fn files_that_are_removed_during_a_run_are_missed() {
+    const TRIES: usize = 10;
+    let room = Room::new();
+    for number in 0..TRIES {
+        let directory = format!("mine-{number}");
+        let args = words(&[&RUN, &SMALL, &["--workers", "1", "-o", &directory]]);
+        let files = room.here().join(&directory).join("files");
+        let mut running = room.start(room.command(&args));
+        let is_whole = |entry: fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
+        let is_there = || fs::read_dir(&files).is_ok_and(|entries| entries.flatten().any(is_whole));
+        within(PATIENCE_S, || is_there() || running.has_ended());
+        // A run that is stopped begins no cell.
+        running.signal(Signal::SIGSTOP);
+        // At once, whatever a worker is writing there.
+        fs::rename(&files, files.with_extension("away")).expect("maps");
+        running.signal(Signal::SIGCONT);
+        let answer = running.wait();
+        if answer.status.success() {
+            // It was at its end already.
+            continue;
+        }
+        // A worker that was writing one may have found no place for it.
+        let answer = answer.expect(1);
+        let is_told = answer.stderr.contains("is not there any more") || answer.stderr.contains("cannot write mine-");
+        assert!(is_told, "{answer:?}");
+        room.run(&args).expect(0).says(&["what is lost is made again"]);
+        room.run(&["map", &directory]).expect(0);
+        return;
+    }
+    panic!("all of {TRIES} runs had ended before their files were removed");
 }
 
 /// A directory where `run.json` cannot be written keeps nothing of the run.
