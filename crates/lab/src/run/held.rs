@@ -62,8 +62,13 @@ pub(super) fn identity(directory: &Path) -> Result<Known, UsageError> {
     let identity: Identity = serde_json::from_slice(&bytes).map_err(|error| wrong(brief(error)))?;
     // The name of the checksum is one byte away from a key that says nothing.
     let unknown = value.as_object().and_then(|keys| keys.keys().find(|key| !Identity::KEYS.contains(&key.as_str())));
+    if seal == Seal::Missing && identity.lines.is_some() {
+        return Err(wrong("it says which lines the run ended with, and has no checksum: it was altered".to_owned()));
+    }
     match unknown.filter(|_| seal == Seal::Missing) {
-        Some(key) => Err(wrong(format!("it has a key {key:?} and no checksum: it was altered"))),
+        Some(key) => {
+            Err(wrong(format!("it has a key {} and no checksum: it was altered", brief(format_args!("{key:?}")))))
+        }
         None => Ok(Known { identity, is_sealed: seal == Seal::Whole }),
     }
 }

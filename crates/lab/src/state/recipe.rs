@@ -166,9 +166,9 @@ fn make_in(
     // The file of a machine does not say its name, and that of a variant may have another one.
     let names = (&machine.name, &variant.name);
     let told = (provenance::PROGRAM_HASH, recipe, names, machine.to_toml(), Recorded::of(variant), seed);
-    let key = blake3::hash(&serde_json::to_vec(&told).expect("it serialises")).to_hex();
-    let file = cache.map(|folder| folder.join(format!("{key}.json")));
-    if let Some(found) = file.as_ref().and_then(|file| kept(file)) {
+    let of = blake3::hash(&serde_json::to_vec(&told).expect("it serialises")).to_hex().to_string();
+    let file = cache.map(|folder| folder.join(format!("{of}.json")));
+    if let Some(found) = file.as_ref().and_then(|file| kept(file, &of)) {
         return Ok(found);
     }
     let found = follow(recipe, machine, variant, seed).map_err(|problem| {
@@ -177,16 +177,27 @@ fn make_in(
     // Without a cache it is made again the next time.
     if let (Some(folder), Some(file)) = (cache, &file) {
         let _ = fs::create_dir_all(folder);
-        let _ = write_whole(file, &seal(serde_json::to_vec(&found).expect("it serialises")));
+        let kept = Kept { of, found };
+        let _ = write_whole(file, &seal(serde_json::to_vec(&kept).expect("it serialises")));
+        return Ok(kept.found);
     }
     Ok(found)
 }
 
-/// A picture of the cache, if it is as it was written: else it is made again.
-fn kept(file: &Path) -> Option<Found> {
+/// A file of the cache.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// The hash of all that the picture follows from, as in the file's name: a file may be copied to another one's.
+    of: String,
+    found: Found,
+}
+
+/// A picture of the cache, if it is as it was written, and of this machine, these rules and this seed: else it is made again.
+fn kept(file: &Path, of: &str) -> Option<Found> {
     report::check_regular(file).ok()?;
     let bytes = fs::read(file).ok()?;
-    (verify(&bytes) == Seal::Whole).then(|| serde_json::from_slice(&bytes).ok())?
+    let kept: Kept = (verify(&bytes) == Seal::Whole).then(|| serde_json::from_slice(&bytes).ok())??;
+    (kept.of == of).then_some(kept.found)
 }
 
 fn follow(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Result<Found, String> {
@@ -307,10 +318,17 @@ mod tests {
         }
         // What is as it was written is taken, and not made.
         let other = Found { buddyinfo: "kept".to_owned(), ..found.clone() };
-        fs::write(&file, seal(serde_json::to_vec(&other).unwrap())).unwrap();
+        let of = file.file_stem().unwrap().to_str().unwrap().to_owned();
+        fs::write(&file, seal(serde_json::to_vec(&Kept { of, found: other.clone() }).unwrap())).unwrap();
         assert_eq!(make(&machine), other);
         let twin = Machine { name: "twin".to_owned(), ..machine.clone() };
         assert_eq!(make(&twin).made.machine, "twin");
+        // A file of the cache under the name of another one is of another machine.
+        let files = fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().path());
+        let of_twin = files.into_iter().find(|path| *path != file).unwrap();
+        fs::copy(&file, &of_twin).unwrap();
+        assert_eq!(make(&twin).made.machine, "twin");
+        assert_eq!(make(&machine), other);
     }
 
     #[test]

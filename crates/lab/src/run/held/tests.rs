@@ -6,6 +6,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::run::directory;
 
+mod damage;
+
 /// A finished run of two simulated kernels and a guest's, with maps of memory.
 struct Result {
     dir: TempDir,
