@@ -172,7 +172,7 @@ impl Lab {
                 Step::Block(Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. }) => Some(until),
                 // It looks again before long.
                 Step::Block(Wait::Folio(_)) => Some(self.now + Picos::from_micros(100)),
-                Step::Block(Wait::Queue | Wait::Yield) => None,
+                Step::Block(Wait::Queue) => None,
                 Step::Done(()) => unreachable!(),
             };
         }
