@@ -113,11 +113,12 @@ pub fn serve(
 mod tests {
     use super::*;
 
-    /// An input that closes after a while.
+    /// An input that closes after a while, in which pages fault: counters that stand still have no column.
     struct Closes(Duration);
 
     impl Read for Closes {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            drop(std::hint::black_box(vec![1_u8; 8 << 20]));
             std::thread::sleep(self.0);
             Ok(0)
         }

@@ -41,5 +41,6 @@ mod suggest;
 mod support;
 mod sweep;
 mod travel;
+mod twelve;
 mod values;
 mod will_it_scale;
