@@ -3,6 +3,7 @@
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
 pub(crate) mod guests;
+mod trial;
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +15,6 @@ use linux::{
     host::{self, Linux, block_on},
     tracing::{Fallbacks, Watch},
 };
-use mm::event::Counters;
 use os::Os;
 use report::{
     Cell, Check, Duration, Extfrag, Footprint, Key, Measured, Memory, Record, Run, SCHEMA, Series, Skip, Skipped,
@@ -36,6 +36,8 @@ use crate::{
     state::{self, Picture, State},
     variant::Recorded,
 };
+
+pub(crate) use trial::{Trial, try_out};
 
 /// What a worker is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -308,36 +310,6 @@ impl Files {
 impl Drop for Files {
     fn drop(&mut self) {
         self.remove();
-    }
-}
-
-/// What a simulated cell does besides, for [`crate::swarm`]; and what it saw.
-#[derive(Debug, Default)]
-pub(crate) struct Trial {
-    /// Faults from outside.
-    pub(crate) faults: Option<sim::Faults>,
-    /// Steps between two walks over all frames; 0 is no walk.
-    pub(crate) check_every: u64,
-    /// All events of the run.
-    pub(crate) counters: Option<Counters>,
-    /// Faults that were made.
-    pub(crate) made: u64,
-}
-
-/// Runs a simulated cell as a trial, in this process.
-///
-/// # Errors
-/// Why the cell has no result.
-///
-/// # Panics
-/// When an invariant of the simulator breaks, or when nothing gets on.
-pub(crate) fn try_out(order: &Order, trial: &mut Trial) -> Result<(), String> {
-    let workload = parse(&order.key)?;
-    let what = order.simulated.as_ref().ok_or("only simulated cells are tried out")?;
-    match simulated(&workload, order, what, trial) {
-        Ok(_) => Ok(()),
-        Err(Failure::Lacking(reason) | Failure::Refused(reason) | Failure::Failed(reason)) => Err(reason),
-        Err(Failure::Livelock(livelock)) => panic!("{livelock}"),
     }
 }
 

@@ -32,9 +32,9 @@ pub use draw::case;
 pub struct Case {
     /// The nodes of the machine.
     pub nodes: Vec<Node>,
-    /// Its swap, in MiB.
+    /// The machine's swap, in MiB.
     pub swap_mib: u64,
-    /// It is a guest, whose host backs its memory.
+    /// The machine is a guest, whose host backs its memory.
     pub is_guest: bool,
     /// The variant that its rules are of.
     pub variant: String,
@@ -82,7 +82,7 @@ pub struct Faults {
     pub until_ms: u64,
 }
 
-/// What a case came to that found nothing wrong.
+/// The outcome of a case that found nothing wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// How often each event came, by name.
@@ -140,17 +140,7 @@ impl Case {
         format!("about = \"drawn\"\nparent = \"{}\"\n\n[rules]\n{rules}", self.variant)
     }
 
-    /// What runs it without faults, with its files in a directory.
-    pub fn command(&self, directory: &Path) -> String {
-        let file = |name: &str| directory.join(name).display().to_string();
-        let mut words = vec![format!("pagelab run {} --target sim", self.experiment)];
-        words.push(format!("--machine {} --variant {}", file(MACHINE), file(VARIANT)));
-        words.extend(self.sets.iter().map(|(name, value)| format!("--set '{name}={value}'")));
-        words.push(format!("--seed {}", self.seed));
-        words.join(" ")
-    }
-
-    /// What it would run; its files are written into a directory.
+    /// The plan of the case; its files are written into a directory.
     ///
     /// # Errors
     /// Why it cannot run, as the command line says it.

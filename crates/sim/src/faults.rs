@@ -1,5 +1,5 @@
 //! Faults from outside the rules, for tests, as `CONFIG_FAULT_INJECTION` has them: allocations that fail, pages that cannot be
-//! moved, a disk that refuses requests or is slow, kernel threads that run late. They come to an end, and then a run has to go on.
+//! moved, a disk that refuses requests or is slow, kernel threads that run late. Faults end, and then a run has to go on.
 
 use mm::Mm;
 use units::{Picos, Time};

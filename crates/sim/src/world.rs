@@ -1,16 +1,17 @@
 //! The simulated machine: CPUs, tasks, address spaces and the memory manager, all of it data.
 //!
-//! The world of a run is a thread-local that only this file touches, so that the simulator's handle on `Os` is a task's
+//! The world of a run is a thread-local that `of_thread.rs` alone touches, so that the simulator's handle on `Os` is a task's
 //! number, and runs on different threads are kept apart.
 
 mod check;
 mod clear_on;
+mod of_thread;
 pub(crate) mod rig;
 mod run_on;
 mod step;
 mod write_again;
 
-use std::{cell::RefCell, collections::BTreeSet};
+use std::collections::BTreeSet;
 
 use mm::{
     Mm, SpaceId,
@@ -44,6 +45,8 @@ use crate::{
     task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
     trace::Trace,
 };
+
+pub(crate) use of_thread::{scoped, with};
 
 /// Everything of a run but the user halves of its tasks.
 #[derive(Debug)]
@@ -581,24 +584,4 @@ impl World {
             self.wake(id, at, Enqueue::Woken);
         }
     }
-}
-
-thread_local! {
-    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
-}
-
-/// Runs `body` with the world of this thread's run.
-///
-/// # Panics
-/// When no run is under way on this thread: a handle escaped its run.
-pub(crate) fn with<T>(body: impl FnOnce(&mut World) -> T) -> T {
-    WORLD.with_borrow_mut(|world| body(world.as_mut().expect("a simulated task runs inside its run")))
-}
-
-/// Makes `world` the world of this thread while `body` runs, and hands it back.
-pub(crate) fn scoped(world: World, body: impl FnOnce()) -> World {
-    let outer = WORLD.replace(Some(world));
-    assert!(outer.is_none(), "one run at a time on a thread");
-    body();
-    WORLD.take().expect("nobody else takes the world")
 }

@@ -37,7 +37,7 @@ const EXPERIMENTS: [&[&str]; 12] = [
     &["numa01", "size=16MiB", "threads=2", "rounds=2%"],
 ];
 
-/// What a rerun repeats of each cell: key and measurements, the run hash among them.
+/// The part of each cell that a rerun repeats: key and measurements, the run hash among them.
 fn cells(room: &Room, result: &str) -> Vec<String> {
     let cells = report::cells(document::whole_records(&room.here().join(result)));
     cells.iter().map(|cell| serde_json::to_string(&(&cell.key, &cell.measured)).expect("it serialises")).collect()

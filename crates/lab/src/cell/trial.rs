@@ -1,0 +1,35 @@
+//! A simulated cell as a trial: with faults from outside, and walks over all frames.
+
+use mm::event::Counters;
+
+use super::{Failure, Order, parse, simulated};
+
+/// The extras of a simulated cell for [`crate::swarm`], and what came of them.
+#[derive(Debug, Default)]
+pub(crate) struct Trial {
+    /// Faults from outside.
+    pub(crate) faults: Option<sim::Faults>,
+    /// Steps between two walks over all frames; 0 is no walk.
+    pub(crate) check_every: u64,
+    /// All events of the run.
+    pub(crate) counters: Option<Counters>,
+    /// Faults that were made.
+    pub(crate) made: u64,
+}
+
+/// Runs a simulated cell as a trial, in this process.
+///
+/// # Errors
+/// Why the cell has no result.
+///
+/// # Panics
+/// When an invariant of the simulator breaks, or when nothing gets on.
+pub(crate) fn try_out(order: &Order, trial: &mut Trial) -> Result<(), String> {
+    let workload = parse(&order.key)?;
+    let what = order.simulated.as_ref().ok_or("only simulated cells are tried out")?;
+    match simulated(&workload, order, what, trial) {
+        Ok(_) => Ok(()),
+        Err(Failure::Lacking(reason) | Failure::Refused(reason) | Failure::Failed(reason)) => Err(reason),
+        Err(Failure::Livelock(livelock)) => panic!("{livelock}"),
+    }
+}
