@@ -4,6 +4,7 @@ pub mod arithmetic;
 pub mod calibrate;
 pub mod cell;
 pub mod counted;
+mod dice;
 pub mod evidence;
 pub mod experiment;
 pub mod fidelity;

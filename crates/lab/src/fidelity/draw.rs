@@ -5,6 +5,7 @@
 
 use super::cells::{Guest, Run};
 use crate::{
+    dice::Dice,
     evidence,
     plan::{Plan, Request, Seeds, UsageError},
     variant,
@@ -169,52 +170,25 @@ pub struct Candidate {
     pub machine: String,
 }
 
-/// The seed of a draw and the number of a candidate in it.
-#[derive(Clone, Copy)]
-struct Dice<'a> {
-    seed: &'a str,
-    number: u64,
+/// The value of an axis that a candidate has.
+fn one_of(dice: Dice<'_>, axis: &Axis) -> &'static str {
+    dice.one_of::<&'static str>(axis.name, axis.values)
 }
 
-impl Dice<'_> {
-    fn below(self, what: &str, bound: u64) -> u64 {
-        let hash = blake3::hash(format!("{}/{}/{what}", self.seed, self.number).as_bytes());
-        let first = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
-        u64::from_le_bytes(*first) % bound
-    }
-
-    fn one_of(self, axis: &Axis) -> &'static str {
-        let at = self.below(axis.name, axis.values.len() as u64);
-        axis.values[usize::try_from(at).expect("below a length")]
-    }
-
-    fn set(self, axis: &Axis) -> String {
-        format!("{}={}", axis.name, self.one_of(axis))
-    }
-
-    fn workload(self) -> &'static Workload {
-        let chances = WORKLOADS.iter().map(|workload| u64::from(workload.weight)).sum();
-        let mut left = self.below("workload", chances);
-        let chosen = WORKLOADS.iter().find(|workload| {
-            let weight = u64::from(workload.weight);
-            let is = left < weight;
-            left = left.saturating_sub(weight);
-            is
-        });
-        chosen.expect("the chances are the sum of the weights")
-    }
+fn set(dice: Dice<'_>, axis: &Axis) -> String {
+    format!("{}={}", axis.name, one_of(dice, axis))
 }
 
 /// A candidate of a draw. `boots` is how often each cell is booted.
 pub fn candidate(seed: &str, number: u64, boots: u64) -> Candidate {
     let dice = Dice { seed, number };
-    let workload = dice.workload();
-    let [memory, cpus, kernel] = [MEMORY, CPUS, KERNEL].map(|axis| dice.one_of(&axis));
-    let mut sets: Vec<_> = workload.params.iter().map(|axis| dice.set(axis)).collect();
-    sets.extend(ALWAYS_SET.iter().map(|axis| dice.set(axis)));
+    let workload = dice.weighted("workload", WORKLOADS, |workload| workload.weight.into());
+    let [memory, cpus, kernel] = [MEMORY, CPUS, KERNEL].map(|axis| one_of(dice, &axis));
+    let mut sets: Vec<_> = workload.params.iter().map(|axis| set(dice, axis)).collect();
+    sets.extend(ALWAYS_SET.iter().map(|axis| set(dice, axis)));
     let sometimes = SOMETIMES_SET.iter().filter(|axis| dice.below(&format!("whether {}", axis.name), SOMETIMES) == 0);
-    sets.extend(sometimes.map(|axis| dice.set(axis)));
-    let replayable = (cpus == "1").then(|| dice.one_of(&SHIFT).to_owned());
+    sets.extend(sometimes.map(|axis| set(dice, axis)));
+    let replayable = (cpus == "1").then(|| one_of(dice, &SHIFT).to_owned());
     let pace = replayable.as_ref().map_or(String::new(), |shift| format!("-shift{shift}"));
     let guest = Guest {
         name: format!("{memory}-{cpus}cpu{pace}-{kernel}"),

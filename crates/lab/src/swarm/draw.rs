@@ -6,7 +6,10 @@ use mm::{Variant, variant::Takes as RuleTakes};
 use units::setting::{self, SETTINGS, Setting, Sim, Takes};
 
 use super::{Case, Faults, Node};
-use crate::source::{self, Kind};
+use crate::{
+    dice::Dice,
+    source::{self, Kind},
+};
 
 /// A workload, and values of its parameters. Sizes are such that a case takes about a second.
 struct Drawn {
@@ -111,36 +114,11 @@ const RULES_RARE: u64 = 40;
 /// Steps between two walks over all frames.
 const CHECK_EVERY: u64 = 4001;
 
-/// The choices of a case.
-#[derive(Clone, Copy)]
-struct Dice<'a> {
-    seed: &'a str,
-    number: u64,
-}
-
-impl Dice<'_> {
-    fn below(self, what: &str, bound: u64) -> u64 {
-        let hash = blake3::hash(format!("swarm/{}/{}/{what}", self.seed, self.number).as_bytes());
-        u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")) % bound
-    }
-
-    fn one_of<'v, T>(self, what: &str, values: &'v [T]) -> &'v T {
-        let at = self.below(what, values.len() as u64);
-        &values[usize::try_from(at).expect("below a length")]
-    }
-}
-
 /// Case `number` of a seed. Whether it can run is another question: [`Case::plan`] says so.
 pub fn case(seed: &str, number: u64) -> Case {
-    let dice = Dice { seed, number };
-    let chances = WORKLOADS.iter().map(|drawn| drawn.weight).sum();
-    let mut left = dice.below("workload", chances);
-    let is_it = |drawn: &&Drawn| {
-        let is_it = left < drawn.weight;
-        left = left.saturating_sub(drawn.weight);
-        is_it
-    };
-    let workload = WORKLOADS.iter().find(is_it).expect("chances are the sum of the weights");
+    let seed = format!("swarm/{seed}");
+    let dice = Dice { seed: &seed, number };
+    let workload = dice.weighted("workload", WORKLOADS, |drawn| drawn.weight);
     let param = |(name, values): &(&str, &[&str])| {
         ((*name).to_owned(), (*dice.one_of(&format!("param {name}"), values)).to_owned())
     };
