@@ -3,24 +3,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use crate::support::{document, room::Room, words};
-
-/// Two small nodes: a cell takes a fraction of a second.
-const MACHINE: &str = r#"
-about = "two nodes of 96 MiB, a CPU each"
-swap = "96MiB"
-[[node]]
-id = 0
-memory = "96MiB"
-cpus = "0"
-[[node]]
-id = 1
-memory = "96MiB"
-cpus = "1"
-[settings]
-"transparent_hugepage/enabled" = "always"
-"kernel.numa_balancing" = "1"
-"#;
+use crate::support::{TWO_NODES, document, room::Room, words};
 
 const EXPERIMENTS: [&[&str]; 12] = [
     &["fault-storm", "size=2MiB", "iterations=1", "tasks=2", "model=threads", "page=huge"],
@@ -65,7 +48,7 @@ fn run(room: &Room, arguments: &[String], (result, workers): (&str, &str), is_el
 #[test]
 fn twelve_experiments_give_the_same_bytes_wherever_they_run() {
     let room = Room::new();
-    let machine = room.give("nodes.toml", MACHINE);
+    let machine = room.give("nodes.toml", format!("{TWO_NODES}\"kernel.numa_balancing\" = \"1\"\n"));
     let mut all = BTreeSet::new();
     for words_of_one in EXPERIMENTS {
         let (&experiment, params) = words_of_one.split_first().expect("a name");

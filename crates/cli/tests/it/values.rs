@@ -14,7 +14,10 @@ use units::{
     setting::{SETTINGS, Setting, Sim, Takes},
 };
 
-use crate::support::room::{Answer, Room};
+use crate::support::{
+    TWO_NODES,
+    room::{Answer, Room},
+};
 
 /// The variable that `cargo xtask values` sets.
 const ALL: &str = "PAGELAB_VALUES";
@@ -22,22 +25,6 @@ const ALL: &str = "PAGELAB_VALUES";
 const PART: usize = 20;
 /// Seconds that a cell may take on however busy a machine; a run that does not end by itself takes for ever.
 const TIMEOUT_S: &str = "900";
-
-/// Two small nodes that swap: a cell takes a fraction of a second, and everything happens in it.
-const MACHINE: &str = r#"
-about = "two nodes of 96 MiB, a CPU each"
-swap = "192MiB"
-[[node]]
-id = 0
-memory = "96MiB"
-cpus = "0"
-[[node]]
-id = 1
-memory = "96MiB"
-cpus = "1"
-[settings]
-"transparent_hugepage/enabled" = "always"
-"#;
 
 /// The least machine that boots: what took for ever there takes seconds now, and several times as long on a larger one.
 const LEAST: &str = r#"
@@ -164,7 +151,7 @@ fn extreme_values_of_settings_and_rules_have_an_end() {
     let part = |n| usize::try_from(drawn(seed, n)).expect("64 bits") % grid.len();
     let chosen: BTreeSet<usize> = if whole { (0..grid.len()).collect() } else { (0..PART).map(part).collect() };
     let room = Room::new();
-    let machine = room.give("small.toml", MACHINE);
+    let machine = room.give("small.toml", TWO_NODES);
     let (mut report, mut results) = (String::new(), 0);
     for n in &chosen {
         let place = &grid[*n];
@@ -199,7 +186,7 @@ fn values_that_had_no_end_have_one() {
         assert!(answer.status.success(), "{name}={value}: {}", answer.stderr);
     }
     // Rules are tried with balancing, which needs two nodes.
-    let nodes = room.give("small.toml", MACHINE);
+    let nodes = room.give("small.toml", TWO_NODES);
     let factor = Place { name: "sched_busy_factor", value: "1".to_owned(), is_rule: true };
     let answer = run(&room, &nodes, (&factor, 1), FEW);
     assert!(answer.status.success(), "{}", answer.stderr);

@@ -12,6 +12,22 @@ use std::{fs::OpenOptions, io::Write};
 pub(crate) const TINY: [&str; 10] =
     ["--set", "tasks=1", "--set", "page=base", "--set", "model=threads", "--set", "iterations=1", "--set", "size=2MiB"];
 
+/// A machine file of two small nodes that swap, settings last: a cell takes a fraction of a second, and everything happens.
+pub(crate) const TWO_NODES: &str = r#"
+about = "two nodes of 96 MiB, a CPU each"
+swap = "192MiB"
+[[node]]
+id = 0
+memory = "96MiB"
+cpus = "0"
+[[node]]
+id = 1
+memory = "96MiB"
+cpus = "1"
+[settings]
+"transparent_hugepage/enabled" = "always"
+"#;
+
 /// The variable that names the file for skips; `cargo xtask test` reads it.
 const SKIPS_VARIABLE: &str = "PAGELAB_SKIPS";
 
