@@ -35,10 +35,10 @@ const WITHOUT_PLACE: &str = "its process was";
 /// Time between two lines of progress.
 const PROGRESS_NS: u64 = 15_000_000_000;
 
-/// What to draw.
+/// The options: which cases are drawn.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What all cases follow from; a new one when not given
+    /// The seed that all cases follow from; a new one when not given
     #[arg(long)]
     seed: Option<String>,
     /// The first case
@@ -65,7 +65,7 @@ struct Failure {
     how: String,
 }
 
-/// What all cases came to.
+/// The sum over all cases.
 #[derive(Default)]
 struct Sum {
     cases: u64,
@@ -151,7 +151,7 @@ fn alone(file: &Path) -> Result<ExitCode> {
     }
 }
 
-/// What became of a case.
+/// The outcome of a case.
 enum Tried {
     Ran(Ran),
     /// Why it cannot run.

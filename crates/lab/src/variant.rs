@@ -82,7 +82,7 @@ fn about_rule(rule: &Rule) -> String {
     effect(rule) + &more
 }
 
-/// What happens if a rule is true, or what it chooses, and the releases in which it is so or in which the choice changed.
+/// The effect of a rule that is true, or its choice, and the releases in which the rule is true or the choice changed.
 fn effect(rule: &Rule) -> String {
     let releases = variant::all().iter().filter_map(|named| {
         let number = named.name.strip_prefix('v')?;

@@ -79,7 +79,7 @@ impl Journal {
     fn begin_in(folder: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let name = format!("{}-{}", std::process::id(), monotonic_ns());
-        // It gets its name when it has its lock: before that another start might take it for one of the dead.
+        // The journal gets its name when it has its lock: before that another start might take it for one of the dead.
         let partial = folder.join(format!(".{name}"));
         let path = folder.join(format!("{name}.{SUFFIX}"));
         let mut file = OpenOptions::new()
@@ -160,7 +160,7 @@ fn of_dead_run(path: &Path) -> Result<Vec<String>, String> {
         return Err("expected a file that this user alone can read and write".to_owned());
     }
     match file.try_lock() {
-        // Its run or its guard lives.
+        // The journal's run, or the guard of the run, lives.
         Err(TryLockError::WouldBlock) => return Ok(Vec::new()),
         locked => locked.map_err(|error| error.to_string())?,
     }

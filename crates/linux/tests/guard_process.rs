@@ -102,7 +102,7 @@ fn kill_both(run: &mut Child, guard: Pid) {
     kill(guard, Signal::SIGKILL).expect("the guard runs");
     run.kill().expect("it runs");
     run.wait().expect("it ends");
-    // It is reaped by init or by nobody; a zombie has no lock.
+    // A guard without a parent is reaped by init or by nobody; a zombie has no lock.
     let gone = || fs::read_to_string(format!("/proc/{guard}/stat")).map_or(true, |stat| stat.contains(") Z "));
     while !gone() {
         thread::sleep(Duration::from_millis(1));
@@ -129,7 +129,7 @@ fn a_journal_outlives_run_and_guard(scratch: &Path, root: &Path) {
     assert_eq!((values(root), journals()), (["60", "20", "0"].map(str::to_owned), 0));
     assert_eq!(journal::put_back_in(&folder), Vec::<String>::new(), "once");
 
-    // What was changed by hand since then stays.
+    // A setting that was changed by hand since then stays.
     let (mut run, guard) = changed(scratch, root);
     kill_both(&mut run, guard);
     fs::write(root.join("proc/sys/vm/swappiness"), "33").expect("a setting");

@@ -32,7 +32,7 @@ pub(super) fn template() -> String {
     text + "\nOptions:\n{options}{after-help}"
 }
 
-/// Words in lines of which all but the first begin with so many blanks.
+/// The words of a text in lines, of which all but the first begin with `indent` blanks.
 fn folded(text: &str, indent: usize) -> String {
     let (mut lines, mut at) = (String::new(), indent);
     for word in text.split_whitespace() {

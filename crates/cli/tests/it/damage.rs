@@ -188,7 +188,7 @@ fn files_that_are_removed_during_a_run_are_missed() {
         running.signal(Signal::SIGCONT);
         let answer = running.wait();
         if answer.status.success() {
-            // It was at its end already.
+            // The run was at its end already.
             continue;
         }
         // A worker that was writing one may have found no place for it.

@@ -1,4 +1,4 @@
-//! Names that are alike or odd: no file of one is taken for that of another, and what cannot be read again is not written.
+//! Names that are alike or odd: no file of one cell is taken for a file of another, and a file that is written can be read again.
 
 use std::{fs, path::Path};
 

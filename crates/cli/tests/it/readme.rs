@@ -25,9 +25,9 @@ use crate::support::document::{run_hashes, together, whole_records};
 
 /// Asks to write pages, and to record anew.
 const BLESS: &str = "PAGELAB_BLESS";
-/// Its value that asks to write pages from what is recorded.
+/// The value of the variable that asks to write pages from what is recorded.
 const FROM_RECORDED: &str = "recorded";
-/// Its value that asks to run every command.
+/// The value of the variable that asks to run every command.
 const ALL: &str = "1";
 /// The text before a command's arguments; a page's first such line is its command.
 const BEFORE: &str = "    pagelab run ";
@@ -292,7 +292,7 @@ fn pages_show_what_their_commands_print() {
     }
 }
 
-/// The recorded cells are those of the command: the experiment, and each seed.
+/// The recorded cells are the cells of the command: its experiment, and each of its seeds.
 #[test]
 fn what_was_recorded_is_the_command() {
     for shown in SHOWN {
@@ -310,7 +310,7 @@ fn what_was_recorded_is_the_command() {
     }
 }
 
-/// The README's cells that are cheap, run again: those of the patched kernel.
+/// The cheap cells of the README, run again: the cells of the patched kernel.
 #[test]
 fn the_simulator_does_what_the_readme_shows() {
     let room = tempfile::tempdir().expect("a directory");
@@ -323,7 +323,7 @@ fn the_simulator_does_what_the_readme_shows() {
     assert_eq!(run_hashes(&result), recorded, "the simulator does something else now: {BLESS}=1");
 }
 
-/// Numbers of the README and of docs/fidelity.md are those of the newest draw.
+/// The README and docs/fidelity.md have the numbers of the newest draw.
 #[test]
 fn pages_say_what_the_newest_draw_says() {
     let text = fs::read_to_string(root().join("docs/fidelity-draw.json")).expect("a draw");
@@ -350,7 +350,7 @@ fn pages_say_what_the_newest_draw_says() {
     }
 }
 
-/// Claims and identities of the README's table are as many as each series has; those of s0 are judged here.
+/// The README's table has as many claims and identities as each series has; the claims of s0 are judged here.
 #[test]
 fn the_readme_counts_all_claims() {
     let readme = readme();
