@@ -15,7 +15,7 @@ use std::{
 use linux::qemu::Accelerator;
 use mm::event::{Counters, Event};
 use serde::{Deserialize, Serialize};
-use units::{Picos, Time};
+use sim::Faults;
 
 use crate::{
     cell::{self, Trial},
@@ -62,26 +62,6 @@ pub struct Node {
     pub cpus: u32,
 }
 
-/// Faults from outside ([`sim::Faults`]). A nought is none of a kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Faults {
-    /// In one step of so many an allocation fails.
-    pub alloc_every: u64,
-    /// One migration of so many fails.
-    pub move_every: u32,
-    /// One request of so many to the disk fails.
-    pub request_every: u32,
-    /// The disk takes so many times as long.
-    pub disk_slowdown: u32,
-    /// One wake-up of a kernel thread of so many comes late.
-    pub wake_every: u64,
-    /// How late, in milliseconds.
-    pub wake_delay_ms: u64,
-    /// Until when there are faults, in milliseconds of virtual time.
-    pub until_ms: u64,
-}
-
 /// The outcome of a case that found nothing wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
@@ -93,21 +73,6 @@ pub struct Ran {
     pub cells: u64,
     /// Why others have none: a task that faults or want of memory have ended, for example.
     pub without_result: BTreeSet<String>,
-}
-
-impl Faults {
-    fn of_sim(self) -> Option<sim::Faults> {
-        let ms = |ms: u64| Picos::from_micros(ms * 1000);
-        (self != Self::default()).then(|| sim::Faults {
-            alloc_every: self.alloc_every,
-            move_every: self.move_every,
-            request_every: self.request_every,
-            disk_slowdown: self.disk_slowdown,
-            wake_every: self.wake_every,
-            wake_delay: ms(self.wake_delay_ms),
-            until: Time(ms(self.until_ms).0),
-        })
-    }
 }
 
 impl Case {
@@ -172,8 +137,7 @@ impl Case {
             for key in &session.keys {
                 let order =
                     run::sim_order((&plan, session), (variant, start, twin_of.as_ref()), &machine, directory, key);
-                let mut trial =
-                    Trial { faults: self.faults.of_sim(), check_every: self.check_every, ..Trial::default() };
+                let mut trial = Trial { faults: self.faults, check_every: self.check_every, ..Trial::default() };
                 match cell::try_out(&order, &mut trial) {
                     Ok(()) => ran.cells += 1,
                     Err(problem) => drop(ran.without_result.insert(problem)),
@@ -193,21 +157,16 @@ impl Case {
         if self.plan(directory).is_ok() {
             return Some(self.clone());
         }
-        let is_setting = |name: &str| crate::plan::is_setting(name);
-        let params = self.sets.iter().filter(|(name, _)| !is_setting(name));
-        let params: BTreeMap<_, _> = params.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let is_setting = |(name, _): &(&String, &String)| crate::plan::is_setting(name);
+        let (settings, params): (Vec<_>, Vec<_>) = self.sets.iter().partition(is_setting);
+        let params = params.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let mut case = Self { rules: BTreeMap::new(), sets: params, ..self.clone() };
         case.plan(directory).ok()?;
-        for (rule, value) in &self.rules {
+        let rules = self.rules.iter().map(|it| (true, it));
+        for (is_rule, (name, value)) in rules.chain(settings.into_iter().map(|it| (false, it))) {
             let mut next = case.clone();
-            next.rules.insert(rule.clone(), value.clone());
-            if next.plan(directory).is_ok() {
-                case = next;
-            }
-        }
-        for (name, value) in self.sets.iter().filter(|(name, _)| is_setting(name)) {
-            let mut next = case.clone();
-            next.sets.insert(name.clone(), value.clone());
+            let all = if is_rule { &mut next.rules } else { &mut next.sets };
+            all.insert(name.clone(), value.clone());
             if next.plan(directory).is_ok() {
                 case = next;
             }

@@ -2,10 +2,12 @@
 //! moved, a disk that refuses requests or is slow, kernel threads that run late. Faults end, and then a run has to go on.
 
 use mm::Mm;
+use serde::{Deserialize, Serialize};
 use units::{Picos, Time};
 
 /// Faults of a run, until an instant. A nought is none of a kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Faults {
     /// In one step of so many the first allocation of a task fails (`fail_page_alloc`).
     pub alloc_every: u64,
@@ -36,11 +38,9 @@ pub(crate) struct FaultPoints {
 
 impl FaultPoints {
     /// Begins with the faults of a run.
-    pub(crate) fn begin(faults: Option<Faults>, mm: &mut Mm) -> Self {
-        if let Some(faults) = &faults {
-            apply(mm, faults);
-        }
-        Self { faults, ..Self::default() }
+    pub(crate) fn begin(faults: Faults, mm: &mut Mm) -> Self {
+        apply(mm, &faults);
+        Self { faults: (faults != Faults::default()).then_some(faults), ..Self::default() }
     }
 
     /// Whether there are faults whose time is over.

@@ -233,7 +233,7 @@ pub struct Options {
     /// Other bounds of a run without progress, for tests.
     pub bounds: Option<Bounds>,
     /// Faults from outside, for tests.
-    pub faults: Option<Faults>,
+    pub faults: Faults,
     /// After each so many steps, and at the end, every frame is asked whose it is, for tests; 0 is never.
     pub check_every: u64,
     /// How many trace events are kept as lines; none unless asked for.

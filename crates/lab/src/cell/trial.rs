@@ -8,7 +8,7 @@ use super::{Failure, Order, parse, simulated};
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
     /// Faults from outside.
-    pub(crate) faults: Option<sim::Faults>,
+    pub(crate) faults: sim::Faults,
     /// Steps between two walks over all frames; 0 is no walk.
     pub(crate) check_every: u64,
     /// All events of the run.

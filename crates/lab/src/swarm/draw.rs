@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use mm::{Variant, variant::Takes as RuleTakes};
-use units::setting::{self, SETTINGS, Setting, Sim, Takes};
+use sim::Faults;
+use units::{
+    Picos, Time,
+    setting::{self, SETTINGS, Setting, Sim, Takes},
+};
 
-use super::{Case, Faults, Node};
+use super::{Case, Node};
 use crate::{
     dice::Dice,
     source::{self, Kind},
@@ -203,7 +207,7 @@ fn faults(dice: Dice<'_>) -> Faults {
         request_every: few("request", &[2, 17, 300]),
         disk_slowdown: few("slowdown", &[10, 1000]),
         wake_every: some("wake", &[1, 2, 10]),
-        wake_delay_ms: *dice.one_of("delay", &[1, 50, 2000]),
-        until_ms: *dice.one_of("until", &[1, 20, 500, 5000]),
+        wake_delay: Picos::from_millis(*dice.one_of("delay", &[1, 50, 2000])),
+        until: Time(0) + Picos::from_millis(*dice.one_of("until", &[1, 20, 500, 5000])),
     }
 }

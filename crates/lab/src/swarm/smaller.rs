@@ -1,6 +1,9 @@
 //! Cases that are one step smaller than a case that failed: the greatest steps first.
 
-use super::{Case, Faults, Node};
+use sim::Faults;
+use units::Picos;
+
+use super::{Case, Node};
 
 /// The least memory of a node, in MiB.
 const LEAST_MIB: u64 = 16;
@@ -46,6 +49,6 @@ fn without_one(faults: Faults) -> [Faults; 5] {
         Faults { move_every: 0, ..faults },
         Faults { request_every: 0, ..faults },
         Faults { disk_slowdown: 0, ..faults },
-        Faults { wake_every: 0, wake_delay_ms: 0, ..faults },
+        Faults { wake_every: 0, wake_delay: Picos(0), ..faults },
     ]
 }
