@@ -1,6 +1,7 @@
 //! The commands by what they are for: what `pagelab --help` lists.
 
 use clap::Subcommand;
+use report::short::text::fold;
 
 use super::Command;
 
@@ -20,34 +21,17 @@ pub(super) fn template() -> String {
     let all = Command::augment_subcommands(clap::Command::new("pagelab"));
     let names = GROUPS.iter().flat_map(|(_, names)| names.iter());
     let indent = names.map(|name| name.len()).max().unwrap_or(0) + 4;
+    let next_line = format!("\n{:indent$}", "");
     let mut text = "{before-help}{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
     for (heading, names) in GROUPS {
         text += &format!("\n{heading}:\n");
         for name in names {
             let command = all.find_subcommand(name).unwrap_or_else(|| panic!("no command {name:?}"));
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-            text += &format!("  {name:width$}{}\n", folded(&about, indent), width = indent - 2);
+            text += &format!("  {name:width$}{}\n", fold(&about, WIDTH - indent).join(&next_line), width = indent - 2);
         }
     }
     text + "\nOptions:\n{options}{after-help}"
-}
-
-/// The words of a text in lines, of which all but the first begin with `indent` blanks.
-fn folded(text: &str, indent: usize) -> String {
-    let (mut lines, mut at) = (String::new(), indent);
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if at > indent && at + 1 + length > WIDTH {
-            lines += &format!("\n{:indent$}", "");
-            at = indent;
-        } else if at > indent {
-            lines.push(' ');
-            at += 1;
-        }
-        lines += word;
-        at += length;
-    }
-    lines
 }
 
 #[cfg(test)]
