@@ -18,10 +18,10 @@ use lab::{
     plan::{AcceleratorChoice, Plan, Request, Seeds},
     run::IDENTITY_FILE,
 };
-use report::Record;
+use report::{Record, seal::checksum};
 use serde_json::Value;
 
-use crate::support::document::{run_hashes, together, whole_records};
+use crate::support::document::{run_hashes, whole_records};
 
 /// Asks to write pages, and to record anew.
 const BLESS: &str = "PAGELAB_BLESS";
@@ -201,7 +201,7 @@ impl Shown {
     fn block(&self) -> String {
         let printed = self.excerpt(&pagelab(&["show", self.recorded_today().path().to_str().expect("UTF-8")]));
         let hashes = run_hashes(&self.recorded());
-        let (count, together) = (hashes.len(), together(&hashes));
+        let (count, together) = (hashes.len(), checksum(hashes.join("\n").as_bytes()));
         format!("{printed}<!-- run hash of these {count} cells together: {together} -->\n")
     }
 

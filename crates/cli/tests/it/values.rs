@@ -56,12 +56,10 @@ struct Place {
     is_rule: bool,
 }
 
-/// A number that follows from two others (the finaliser of SplitMix64).
+/// A number that follows from two others.
 fn drawn(seed: usize, n: usize) -> u64 {
-    let mut x = (seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n as u64;
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    let digits = report::seal::checksum(format!("{seed}/{n}").as_bytes());
+    u64::from_str_radix(&digits, 16).expect("sixteen digits of a hash")
 }
 
 /// The least, the most, the middle, and one in between.

@@ -91,11 +91,3 @@ pub(crate) fn run_hashes(directory: &Path) -> Vec<String> {
     hashes.sort_unstable();
     hashes
 }
-
-/// One number for all lines (FNV-1a).
-pub(crate) fn together(lines: &[String]) -> String {
-    let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
-    let folded =
-        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("{folded:016x}")
-}
