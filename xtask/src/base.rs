@@ -23,8 +23,7 @@ pub(crate) struct Program {
 }
 
 /// The command.
-pub(crate) const PAGELAB: Program =
-    Program { path: "release/pagelab", arguments: &["--package", "pagelab"], shared: None };
+pub(crate) const PAGELAB: Program = Program { path: "release/pagelab", arguments: &["--bin", "pagelab"], shared: None };
 
 impl Program {
     /// This tree's, built now and copied to `directory`: whoever builds meanwhile would replace it.

@@ -22,11 +22,11 @@ pub(crate) struct Options {
 }
 
 /// The benchmarks, with cargo's own runner: crate and name.
-const BENCHES: [(&str, &str); 2] = [("pagelab-lab", "fault_loop"), ("pagelab-mm", "speed")];
+const BENCHES: [(&str, &str); 2] = [("lab", "fault_loop"), ("mm", "speed")];
 
 const ONE_RUN: Program = Program {
     path: "release/examples/one_run",
-    arguments: &["--package", "pagelab-lab", "--example", "one_run"],
+    arguments: &["--workspace", "--example", "one_run"],
     shared: Some("crates/lab/examples/one_run.rs"),
 };
 

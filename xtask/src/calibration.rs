@@ -104,7 +104,7 @@ const ROWS: [Row; 12] = [
 ];
 
 pub(crate) fn run(workspace: &Metadata) -> Result<()> {
-    let built = cargo_command(workspace, &["build", "--release", "--package", "pagelab"]).status().context("cargo")?;
+    let built = cargo_command(workspace, &["build", "--release", "--bin", "pagelab"]).status().context("cargo")?;
     ensure!(built.success(), "cargo build: {built}");
     let program = workspace.target_directory.join("release/pagelab");
     let room = tempfile::tempdir().context("a temporary directory")?;

@@ -87,7 +87,7 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
 
 /// The program of this tree, built now.
 fn built(workspace: &Metadata) -> Result<PathBuf> {
-    let built = cargo_command(workspace, &["build", "--release", "--package", "pagelab"]).status().context("cargo")?;
+    let built = cargo_command(workspace, &["build", "--release", "--bin", "pagelab"]).status().context("cargo")?;
     ensure!(built.success(), "cargo build: {built}");
     copied(workspace.target_directory.join("release").as_std_path())
 }

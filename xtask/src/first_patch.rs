@@ -26,7 +26,7 @@ pub(crate) fn run(workspace: &Metadata) -> Result<String> {
     // A directory inside of some repository would have its paths taken from there.
     git.env("GIT_CEILING_DIRECTORIES", &workspace.target_directory).current_dir(&copy);
     succeed(git.args(["apply", "--whitespace=error-all"]).arg(root.join("docs/your-first-patch.patch")))?;
-    let mut cargo = cargo_command(workspace, &["test", "--offline", "--package", "pagelab-mm", "--lib", ITS_TEST]);
+    let mut cargo = cargo_command(workspace, &["test", "--offline", "--package", "mm", "--lib", ITS_TEST]);
     cargo.current_dir(&copy).envs(DEV_PROFILE).env("CARGO_TARGET_DIR", other_target(workspace));
     let output = succeed(&mut cargo)?;
     let said = String::from_utf8_lossy(&output.stdout);

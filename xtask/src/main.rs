@@ -155,7 +155,7 @@ fn soak(times: u32) -> Result<ExitCode> {
         ["--test", "pressure", "survive"],
         ["--lib", "--", "survive"],
     ] {
-        let arguments = [&["test", "--release", "--package", "pagelab-mm"][..], &tests].concat();
+        let arguments = [&["test", "--release", "--package", "mm"][..], &tests].concat();
         let status = test::cargo_command(&workspace, &arguments).env("PAGELAB_SOAK", times.to_string()).status();
         failed += usize::from(!status.context("cargo test")?.success());
     }

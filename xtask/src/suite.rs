@@ -23,7 +23,7 @@ const SLOWEST: usize = 20;
 /// A test program as cargo built it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// Package and target, as in `pagelab-mm twin`.
+    /// Package and target, as in `mm twin`.
     name: String,
     executable: PathBuf,
     /// The package's folder, where cargo runs its tests.

@@ -131,7 +131,7 @@ pub(crate) fn cargo_command(workspace: &Metadata, arguments: &[&str]) -> Command
 /// The program as the dev profile builds it, in a target folder of its own, so that neither build makes the other's stale.
 fn build_other_profile(workspace: &Metadata) -> Result<PathBuf> {
     let target = other_target(workspace);
-    let mut build = cargo_command(workspace, &["build", "--locked", "--package", "pagelab", "--bin", "pagelab"]);
+    let mut build = cargo_command(workspace, &["build", "--locked", "--bin", "pagelab"]);
     let status = build.envs(DEV_PROFILE).arg("--target-dir").arg(&target).status().context("cargo build")?;
     ensure!(status.success(), "cargo build: {status}");
     Ok(target.join("debug/pagelab").into())

@@ -46,6 +46,7 @@ pub(crate) use self::{
 /// a rule that does not exist yet is some lines of Rust. docs/your-first-patch.md tries one, from the idea to the table.
 #[derive(Debug, Parser)]
 #[command(
+    name = "pagelab",
     version = version(),
     help_template = groups::template(),
     before_help = "\

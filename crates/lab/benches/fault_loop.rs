@@ -3,10 +3,8 @@
 //!
 //! And what 16 CPUs cost the simulator per fault beside one, each with one task and all of them with as much memory.
 //!
-//!     cargo bench -p pagelab-lab
+//!     cargo bench -p lab
 #![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
-
-extern crate pagelab_lab as lab;
 
 use lab::machine::Machine;
 use linux::{

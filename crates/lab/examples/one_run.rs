@@ -1,12 +1,10 @@
 //! One simulated run in this process, and nothing else: `cargo xtask bench --against` pairs it with one of another commit, by
 //! this file on both sides.
 //!
-//!     cargo run --release -p pagelab-lab --example one_run -- one-node-4g fault-storm page=huge iterations=64 size=2GiB
+//!     cargo run --release -p lab --example one_run -- one-node-4g fault-storm page=huge iterations=64 size=2GiB
 //!
 //! Prints how many page faults there were.
 #![expect(clippy::print_stdout, reason = "the number is for who runs it")]
-
-extern crate pagelab_lab as lab;
 
 use lab::machine::Machine;
 use mm::event::Event;

@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
+use lab::arithmetic::{ArithmeticError, LiveState, Phase, ZoneComparison, compare, view};
 use linux::procfs::{Capture, Snapshot, buddyinfo, pagetypeinfo, vmstat};
 use mm::{
     PcpHigh, Variant, ZoneKind,
     variant::{self, Named},
 };
-use pagelab_lab::arithmetic::{ArithmeticError, LiveState, Phase, ZoneComparison, compare, view};
 use units::{Frames, NodeId};
 
 fn recordings() -> PathBuf {

@@ -13,13 +13,13 @@ use std::{
     time::Duration,
 };
 
+use linux::{
+    guard::{self, GUARD_COMMAND, Guard},
+    journal, setting,
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::{Pid, getpid, getsid},
-};
-use pagelab_linux::{
-    guard::{self, GUARD_COMMAND, Guard},
-    journal, setting,
 };
 
 const ABORT: &str = "abort-with-a-guard";

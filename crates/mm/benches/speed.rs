@@ -2,10 +2,8 @@
 //! machine's memory touched once, at 4 GiB and at 1 TiB. Ratios and sizes are compared with what we want of them; a time
 //! alone says more about this machine than about us.
 //!
-//!     cargo bench -p pagelab-mm
+//!     cargo bench -p mm
 #![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
-
-extern crate pagelab_mm as mm;
 
 use std::{fs, process::Command};
 

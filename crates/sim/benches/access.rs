@@ -2,13 +2,11 @@
 //! threads that sweep over 3 GiB each, and user code made to fault at 256 MiB a second, as automatic NUMA balancing does it. Base
 //! pages are the hard case: each of them is a fault of its own.
 //!
-//!     cargo bench -p pagelab-sim --bench access
-//!     cargo bench -p pagelab-sim --bench access -- 120 Sweep base "in all"     # of shorter time, and only cases of these names
+//!     cargo bench -p sim --bench access
+//!     cargo bench -p sim --bench access -- 120 Sweep base "in all"     # of shorter time, and only cases of these names
 //!
 //! With a limit on what nodes give, the sweeps of each node share its memory.
 #![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
-
-extern crate pagelab_sim as sim;
 
 mod support;
 

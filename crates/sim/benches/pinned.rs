@@ -1,12 +1,10 @@
 //! Cost of giving a device more memory than a node has: two nodes of 32 GiB, and a guest that is advised to have huge pages and
 //! is pinned page by page, as by VFIO (the storm of 2018). Says what it took, in virtual time and on this machine.
 //!
-//!     cargo bench -p pagelab-sim --bench pinned
-//!     cargo bench -p pagelab-sim --bench pinned -- 30 34              # guests of so many GiB
-//!     cargo bench -p pagelab-sim --bench pinned -- 34 v4.18+2         # by other rules
+//!     cargo bench -p sim --bench pinned
+//!     cargo bench -p sim --bench pinned -- 30 34              # guests of so many GiB
+//!     cargo bench -p sim --bench pinned -- 34 v4.18+2         # by other rules
 #![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
-
-extern crate pagelab_sim as sim;
 
 mod support;
 

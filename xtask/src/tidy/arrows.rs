@@ -1,4 +1,4 @@
-//! Which crate may use which: house style, 1.1. Tests and benches may use what they like.
+//! Each crate's one name, and which crate may use which: house style, 1.13 and 1.1. Tests and benches may use what they like.
 
 use anyhow::Result;
 use cargo_metadata::{DependencyKind, Metadata};
@@ -30,10 +30,21 @@ pub(super) fn check(workspace: &Metadata) -> Result<Vec<Finding>> {
         if !ARROWS.iter().any(|(known, _)| *known == from) {
             findings.push(Finding::new(manifest, 1, format!("crate {from} is not in the table of arrows")));
         }
+        let targets = || package.targets.iter().filter(|target| target.is_lib());
+        for name in std::iter::once(package.name.as_str()).chain(targets().map(|target| target.name.as_str())) {
+            if name != from {
+                let message = format!("{name} is of the folder {from}: one name a crate, house style, 1.13");
+                findings.push(Finding::new(manifest, line_of(&text, "name"), message));
+            }
+        }
         for dependency in package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development) {
             let Some(to) = dependency.path.as_ref().and_then(|path| path.file_name()) else {
                 continue;
             };
+            if let Some(key) = &dependency.rename {
+                let message = format!("{to} is called {key} here: one name a crate, house style, 1.13");
+                findings.push(Finding::new(manifest, line_of(&text, key), message));
+            }
             if !is_allowed(from, to) {
                 let key = dependency.rename.as_deref().unwrap_or(&dependency.name);
                 let message = format!("{from} may not depend on {to}: house style, 1.1");

@@ -41,7 +41,7 @@ mod tests {
 edition = \"2024\"
 [workspace.dependencies]
 # our own
-units = { package = \"pagelab-units\", path = \"crates/units\" }
+units = { path = \"crates/units\" }
 anyhow = \"1\" # errors at the edge
 csv = \"1\"
 odd = { version = \"1\", features = [\"#\"] }

@@ -2,7 +2,7 @@
 //! each command is in docs, and shown again here.
 //!
 //! Only the cells are taken as recorded. Prices, rules and titles are those that the program of today would record, so that no
-//! line before the tables can become stale. `PAGELAB_BLESS=1 cargo test --release -p pagelab --test it readme` runs the commands,
+//! line before the tables can become stale. `PAGELAB_BLESS=1 cargo test --release -p cli --test it readme` runs the commands,
 //! which takes minutes, records the results anew and writes them into the pages; with the name of an experiment in place of 1,
 //! of its command alone. `PAGELAB_BLESS=recorded` writes into them what the recorded cells print now: that is for changes of
 //! words and prices. Of a recorded cell only means are kept: the pages show nothing else. That the simulator still does the same

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::small_machine::SmallMachine;
-use pagelab_mm::{
+use mm::{
     Frame, Mm, Variant,
     address_space::{AddressSpace, TASK_PAGES},
     check::{self, Owners},

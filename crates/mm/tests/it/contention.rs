@@ -1,6 +1,6 @@
 //! Costs of CPUs to each other: locks that another one holds, and TLBs that hold pages which one has unmapped.
 
-use pagelab_mm::{
+use mm::{
     AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Cause, Prices, Spent, Work},

@@ -1,7 +1,7 @@
 //! The rules of the fault path, one by one.
 
 use crate::small_machine::SmallMachine;
-use pagelab_mm::{
+use mm::{
     address_space::AddressSpace,
     event::Event,
     fault::{Access, FaultControl, FaultDone},
@@ -37,7 +37,7 @@ fn end(mut machine: SmallMachine, spaces: Vec<AddressSpace>) {
     for space in spaces {
         machine.run(|mm, cx| space.exit(mm, cx));
     }
-    machine.run(pagelab_mm::Mm::shrink_huge_zero);
+    machine.run(mm::Mm::shrink_huge_zero);
     assert_eq!(machine.allocated(), 0);
 }
 
@@ -121,7 +121,7 @@ fn the_huge_zero_page_is_allocated_once_and_splits_on_a_store() {
     write(&mut machine, &mut space, page(range, 7));
     assert_eq!(machine.count(Event::ThpSplitPmd), 1);
     assert_eq!((space.rss_pages(), machine.count(Event::Pgfault)), (1, 3));
-    assert!(!machine.run(pagelab_mm::Mm::shrink_huge_zero).0, "it is in use");
+    assert!(!machine.run(mm::Mm::shrink_huge_zero).0, "it is in use");
     end(machine, vec![space]);
 
     let (mut machine, mut space, range) = setup(ThpEnabled::Always, HUGE);

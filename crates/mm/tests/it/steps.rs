@@ -1,7 +1,7 @@
 //! Operations in steps: each is short, and between two of them every frame is somebody's.
 
 use crate::small_machine::SmallMachine;
-use pagelab_mm::{
+use mm::{
     AllocRequest, ControlId, Frame, Mm,
     address_space::AddressSpace,
     check::{self, Owners},

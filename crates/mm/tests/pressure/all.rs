@@ -1,8 +1,8 @@
 //! Everything at once: tasks that fault huge pages, fork, give up parts and end, kswapd, kcompactd and khugepaged, the OOM
 //! killer; and a device, moves and allocations that fail. What a process wrote is what it finds.
 
-use pagelab_mm::daemon::Daemon;
-use pagelab_mm::{
+use mm::daemon::Daemon;
+use mm::{
     AllocRequest, ControlId, SpaceId,
     compact::kcompactd::CompactMemory,
     cx::Cx,

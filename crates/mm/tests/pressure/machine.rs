@@ -1,10 +1,10 @@
 //! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
 
-use pagelab_mm::daemon::Daemon;
+use mm::daemon::Daemon;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::mistakes::Seeded;
-use pagelab_mm::{
+use mm::{
     ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
     alloc::slow::Supply,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use machine::{Fate, Machine, Setup};
 use mistakes::Seeded;
-use pagelab_mm::{
+use mm::{
     event::{Counters, Event},
     swap::SwapMedium,
     thp::ThpDefrag,

@@ -1,8 +1,6 @@
 //! The memory manager against its naive twin: the same frames, the same tables and the same order on every list after
 //! every operation, and a whole walk of the state.
 
-extern crate pagelab_mm as mm;
-
 mod arrays;
 mod compare;
 mod fork;
@@ -79,7 +77,7 @@ const BOOSTS: [u32; 4] = [15_000, 150_000, 15_000, 0];
 pub(crate) fn rules(name: &str) -> Variant {
     let (base, patches) = variant::split_patches(name).unwrap();
     let rules = if patches.is_empty() { *variant::named(base) } else { variant::patched(base, &patches) };
-    Variant { lru_by: pagelab_mm::lru::LruBy::Node, slab_by_scanned: false, ..rules }
+    Variant { lru_by: mm::lru::LruBy::Node, slab_by_scanned: false, ..rules }
 }
 
 /// The rules of a seed, and its settings as far as they follow from it.
@@ -468,8 +466,7 @@ fn run(mut stream: Stream, every: u32) -> Pair {
 fn run_named(seed: u64, kind: Kind) -> Pair {
     std::panic::catch_unwind(|| kind.0(seed)).unwrap_or_else(|panic| {
         #[expect(clippy::print_stdout, reason = "the command that replays a failure")]
-        let () =
-            println!("{ONE_SEED}={seed} PAGELAB_SOAK=10 cargo test -p pagelab-mm --release --test twin {}", kind.1);
+        let () = println!("{ONE_SEED}={seed} PAGELAB_SOAK=10 cargo test -p mm --release --test twin {}", kind.1);
         std::panic::resume_unwind(panic)
     })
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use pagelab_report::{
+use report::{
     Beside, Cell, Extfrag, Key, Layout, Measured, Ours, Published, Report, Run, SCHEMA, Target, Verdict,
     mmtests::table_text,
     published::{judge, scores},

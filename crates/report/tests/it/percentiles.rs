@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pagelab_report::{
+use report::{
     Beside, Cell, Report,
     compare::{Comparison, Family, Gates},
     to_short,

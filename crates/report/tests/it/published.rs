@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use pagelab_report::{
+use report::{
     Published, Verdict,
     published::{claims_text, judge, judge_published},
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pagelab_report::{
+use report::{
     Better, Cell, Duration, Key, Kind, Layout, Measured, Metric, Quantity, Report, Row, Run, SCHEMA, Table, Target,
     compare::{Comparison, FailOn, Family, Gates},
 };

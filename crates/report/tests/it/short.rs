@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pagelab_report::{
+use report::{
     Beside, Better, Column, ColumnHead, Form, Kind, Layout, Published, Report, Row, Table, Target, Value, WIDTH,
     to_short,
 };
@@ -163,7 +163,7 @@ fault-1 100 42 x0.42 50 -50% 55 x1.1
 one run on a side: no verdict, so no *
 ";
     assert_eq!(to_short(&report, &Beside::default()), expected);
-    let full = pagelab_report::to_text(&report);
+    let full = report::to_text(&report);
     assert!(full.contains("42.00      x0.42") && full.contains("50.00 ("), "{full}");
     assert!(full.contains("55.00      x1.10") && !full.contains('*'), "{full}");
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use pagelab_report::{
+use report::{
     Better, Column, ColumnHead, Form, Kind, Layout, Report, Row, Table, Target, Value,
     compare::{Comparison, Gates, Tested},
     stats, to_text,

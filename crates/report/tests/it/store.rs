@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pagelab_report::{
+use report::{
     ALTERED, Better, Cell, Duration, Footprint, Key, Lines, Measured, Metric, RESULT_FILE, Record, Rejected, Run,
     SCHEMA, Sample, Series, Skipped, SlowPath, Store, StoreError, System, Target, Torn, seal::seal,
 };
@@ -252,7 +252,7 @@ fn numbers_come_back_to_the_last_bit() {
     let Record::Cell(mut cell) = cell(0.0) else { panic!("a cell") };
     cell.measured.metrics[0].samples.clone_from(&samples);
     Store::create(&dir.0).expect("an empty directory").append(&Record::Cell(cell)).expect("appended");
-    let back = &pagelab_report::cells(records(&Store::read(&dir.0).expect("readable")))[0].measured.metrics[0].samples;
+    let back = &report::cells(records(&Store::read(&dir.0).expect("readable")))[0].measured.metrics[0].samples;
     let changed = back.iter().zip(&samples).filter(|(back, sample)| back.to_bits() != sample.to_bits()).count();
     assert_eq!(changed, 0, "of {}", samples.len());
 }

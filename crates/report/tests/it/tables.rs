@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pagelab_report::mmtests::{checks_text, table_text};
-use pagelab_report::{
+use report::mmtests::{checks_text, table_text};
+use report::{
     Baseline, Better, Cell, Check, Duration, Key, Layout, Metric, Report, Run, SCHEMA, Target, causes, checks,
     counters, tables, to_csv, to_text,
 };

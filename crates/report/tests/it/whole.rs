@@ -13,7 +13,7 @@ use nix::{
     sys::stat::{Mode, SFlag, makedev, mknod},
     unistd::{Uid, mkfifo},
 };
-use pagelab_report::{check_whole, write_all_whole, write_whole};
+use report::{check_whole, write_all_whole, write_whole};
 use tempfile::TempDir;
 
 fn names(dir: &Path) -> Vec<String> {

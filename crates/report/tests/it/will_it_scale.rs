@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pagelab_report::{Beside, Cell, Kind, Layout, Ours, Published, Report, published::judge, to_short};
+use report::{Beside, Cell, Kind, Layout, Ours, Published, Report, published::judge, to_short};
 use serde_json::json;
 
 /// A run of one test: iterations a second, and the time that the CPUs were idle.

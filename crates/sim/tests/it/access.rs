@@ -1,8 +1,6 @@
 //! Distances as a program sees them: accesses take what the machine says of the two nodes, memory is where its policy says, and a
 //! task runs where it may.
 
-use pagelab_sim as sim;
-
 use crate::support::{self, no_entries};
 use mm::{
     NodeSpec, ZoneKind, ZoneSpec,

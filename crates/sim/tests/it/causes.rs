@@ -7,7 +7,7 @@ use mm::{
     variant,
 };
 use os::{Advice, MapSpec, Os, Placement, Rusage, VmRange};
-use pagelab_sim::{Config, Options, Sim, Times, simulate, simulate_with};
+use sim::{Config, Options, Sim, Times, simulate, simulate_with};
 use units::{Bytes, Picos, Time, VirtAddr};
 
 /// Longer than anything else in these runs.

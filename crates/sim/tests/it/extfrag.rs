@@ -7,7 +7,7 @@ use mm::{
     variant,
 };
 use os::{MapSpec, Os, Placement, VmStat};
-use pagelab_sim::{Config, Extra, Options, Sim, simulate_with};
+use sim::{Config, Extra, Options, Sim, simulate_with};
 use units::{Bytes, ExtfragClass, ExtfragCounts, ExtfragKind, Mobility, Order};
 
 /// 32 MiB and a swap device that takes no time.

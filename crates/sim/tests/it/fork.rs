@@ -7,7 +7,7 @@ use mm::{
     thp::ThpEnabled,
 };
 use os::{Advice, MapSpec, Os, Placement};
-use pagelab_sim::{Config, Sim, simulate};
+use sim::{Config, Sim, simulate};
 use units::{Bytes, Errno, Picos};
 
 /// Two CPUs and so many frames.

@@ -6,7 +6,7 @@ use mm::{
     variant,
 };
 use os::{MapSpec, Os, Placement};
-use pagelab_sim::{Config, Finish, Sim, simulate};
+use sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, Picos};
 
 /// Time of waking a task.

@@ -1,7 +1,5 @@
 //! Automatic NUMA balancing: memory comes over to the node whose tasks use it, as 3.9 has it and with the patches of July 2013.
 
-use pagelab_sim as sim;
-
 use crate::support::{self, no_entries};
 use mm::{NodeSpec, ZoneKind, ZoneSpec, cost::Latency, event::Event, thp::ThpEnabled, variant};
 use os::{Amount, MapSpec, Os, Pattern, Placement, VmRange};

@@ -9,7 +9,7 @@ use mm::{
     thp::ThpEnabled,
 };
 use os::{MapSpec, Os, Placement};
-use pagelab_sim::{Config, Extra, Finish, Options, Samples, Sim, SlowOperation, SlowOperations, simulate_with};
+use sim::{Config, Extra, Finish, Options, Samples, Sim, SlowOperation, SlowOperations, simulate_with};
 use units::{Bytes, BytesPerSecond, Picos, Time};
 
 const MILLISECOND: Picos = Picos::from_micros(1000);

@@ -1,7 +1,5 @@
 //! Memory that is given to a device: more of it than a node has, by the policies for huge pages that were argued about in 2018.
 
-use pagelab_sim as sim;
-
 use crate::support::{self, no_entries};
 use mm::{
     NodeSpec, ZoneKind, ZoneSpec,

@@ -6,7 +6,7 @@ use mm::{
     event::{Counters, Event},
     variant,
 };
-use pagelab_sim::{Config, QUANTUM, simulate};
+use sim::{Config, QUANTUM, simulate};
 use units::{Bytes, Picos};
 use workloads::Workload;
 

@@ -7,7 +7,7 @@ use mm::{
     event::Event,
     thp::ThpEnabled,
 };
-use pagelab_sim::{Config, EntryFuture, Extra, Finish, Injection, Lost, Options, Sim, simulate, simulate_with};
+use sim::{Config, EntryFuture, Extra, Finish, Injection, Lost, Options, Sim, simulate, simulate_with};
 use units::{Bytes, Picos};
 use workloads::{Outcome, Workload};
 

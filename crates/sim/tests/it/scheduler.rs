@@ -7,7 +7,7 @@ use mm::{
     variant,
 };
 use os::{MapSpec, Os, Placement};
-use pagelab_sim::{Config, Sim, simulate};
+use sim::{Config, Sim, simulate};
 use units::{Bytes, CpuId, Picos, Time};
 
 /// Four CPUs, of which two each share a cache.

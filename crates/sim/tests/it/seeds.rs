@@ -7,7 +7,7 @@ use mm::{
     event::Event,
     thp::ThpEnabled,
 };
-use pagelab_sim::{Config, Finish, simulate};
+use sim::{Config, Finish, simulate};
 use units::{Bytes, Frames, Picos};
 
 /// A run in which nothing but init does anything.

@@ -8,7 +8,7 @@ use mm::{
     variant,
 };
 use os::{MapSpec, Os, Placement};
-use pagelab_sim::{Config, Sim, simulate};
+use sim::{Config, Sim, simulate};
 use units::{Bytes, BytesPerSecond, NodeId, Picos};
 
 const RECEIVE: Picos = Picos::from_micros(100);

@@ -8,7 +8,7 @@ use mm::{
     state::{FrameMap, Seen, ZoneCounts},
 };
 use os::{MapSpec, Os};
-use pagelab_sim::{Extra, Finish, Options, Sim, simulate_from};
+use sim::{Extra, Finish, Options, Sim, simulate_from};
 use units::{Bytes, Frames, NodeId};
 
 const FRAMES: u32 = 16_384;
@@ -31,7 +31,7 @@ fn map() -> FrameMap {
 }
 
 fn run(seed: u64, map: Option<&FrameMap>) -> (Finish, Extra) {
-    let config = pagelab_sim::Config { seed, held: Frames(100), ..machine(2, FRAMES) };
+    let config = sim::Config { seed, held: Frames(100), ..machine(2, FRAMES) };
     let main = async |os: Sim| {
         let range = os.mmap(Bytes::mib(20), MapSpec::Anonymous).await.unwrap();
         os.store(range, Bytes::PAGE).await.unwrap();

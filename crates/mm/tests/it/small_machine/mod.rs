@@ -1,6 +1,6 @@
 //! One node with one zone, and prices that tell clearing from copying.
 
-use pagelab_mm::{
+use mm::{
     Frame, MachineSpec, Mm, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
     cost::{Prices, Work},

@@ -7,7 +7,7 @@ use mm::{
     thp::{ThpDefrag, ThpEnabled},
     variant,
 };
-use pagelab_sim::{Config, EntryFuture};
+use sim::{Config, EntryFuture};
 use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
 
 /// One node of so many CPUs and frames, without huge pages, on which everything takes some time.
@@ -32,7 +32,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         swap: None,
         disk: mm::disk::DiskSpec::default(),
         cpus: usize::try_from(cpus).unwrap(),
-        quantum: pagelab_sim::QUANTUM,
+        quantum: sim::QUANTUM,
         cap: Bytes::mib(200),
         seed: 1,
         held: Frames(0),
