@@ -14,7 +14,7 @@ pub use self::lent::NoMemory;
 use crate::{
     Mm, PerNode,
     alloc::lent::Shortage,
-    buddy::{Block, End},
+    buddy::{Block, ListEnd},
     cx::Cx,
     event::Event,
     fallback::Want,
@@ -244,7 +244,7 @@ impl Mm {
         self.forget_last_fault(pfn, order);
         self.overwrite_freed(cx, pfn, order);
         if order > Order::BASE || !self.free_to_list(cx, pfn) {
-            self.free_anywhere(cx, pfn, order, End::Head);
+            self.free_anywhere(cx, pfn, order, ListEnd::Head);
         }
     }
 
@@ -252,7 +252,7 @@ impl Mm {
     pub(crate) fn free_cold(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
         self.forget_last_fault(pfn, order);
         self.overwrite_freed(cx, pfn, order);
-        self.free_anywhere(cx, pfn, order, End::Tail);
+        self.free_anywhere(cx, pfn, order, ListEnd::Tail);
     }
 
     /// The common case of a free: one frame, of a type that requests ask for, and with it the CPU's list is not too long. False,
@@ -271,7 +271,7 @@ impl Mm {
     }
 
     #[inline(never)]
-    fn free_anywhere(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order, end: End) {
+    fn free_anywhere(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order, end: ListEnd) {
         assert!(
             self.frames.allocated(pfn) == Some(order) && pfn.is_aligned(order),
             "frame {pfn} is freed with order {order}, but it is {:?}",
@@ -342,7 +342,7 @@ fn take_in_turn(
     let Pass { whole_blocks_only, stalls, .. } = pass;
     let (list_type, wakes_kswapd) = (MigrateType::of(mobility), request.wakes_kswapd);
     let want = Want { order, list: list_type, whole_blocks_only, stalls, wakes_kswapd };
-    let end = if request.is_cold { End::Tail } else { End::Head };
+    let end = if request.is_cold { ListEnd::Tail } else { ListEnd::Head };
     let home = zones[*list.first()?].node;
     for index in list {
         let zone = &mut zones[*index];

@@ -22,7 +22,7 @@ pub const ORDERS: usize = 11;
 
 /// Which end of a free list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum End {
+pub enum ListEnd {
     /// Allocated next.
     Head,
     /// Allocated last.
@@ -153,7 +153,7 @@ impl Buddy {
         // Bound: a piece of each order at most.
         while !rest.is_aligned(found) {
             let piece = Order(u8::try_from(rest.0.trailing_zeros()).expect("below 32"));
-            self.add(frames, Block { pfn: rest, order: piece }, list, End::Head);
+            self.add(frames, Block { pfn: rest, order: piece }, list, ListEnd::Head);
             rest = rest.plus(piece.frames());
         }
         // The first request splits all the way down, the n-th what its number is a multiple of.
@@ -201,7 +201,7 @@ impl Buddy {
         // Upper halves first, each to the head: the lowest part is what the caller gets.
         for half in (order.0..block.order.0).rev().map(Order) {
             let upper = Block { pfn: block.pfn.plus(half.frames()), order: half };
-            self.add(frames, upper, rest, End::Head);
+            self.add(frames, upper, rest, ListEnd::Head);
         }
         cx.work(Work::ListMove, 1 + u64::from(block.order.0 - order.0));
     }
@@ -215,7 +215,7 @@ impl Buddy {
         cx: &mut Cx<'_>,
         block: Block,
         list: MigrateType,
-        end: Option<End>,
+        end: Option<ListEnd>,
         rules: &Variant,
     ) {
         assert!(block.pfn.is_aligned(block.order), "frame {} is no block of order {}", block.pfn, block.order);
@@ -240,7 +240,7 @@ impl Buddy {
 
     /// Where a block goes that nobody says more about.
     #[inline]
-    fn free_end(&mut self, frames: &FrameTable, block: Block) -> End {
+    fn free_end(&mut self, frames: &FrameTable, block: Block) -> ListEnd {
         match &mut self.shuffle {
             Some(shuffle) if block.order == self.max_order => shuffle.pick_end(),
             _ => self.likely_end(frames, block),
@@ -311,7 +311,7 @@ impl Buddy {
         cx: &mut Cx<'_>,
         block: Block,
         list: MigrateType,
-        end: End,
+        end: ListEnd,
     ) {
         let is_reported = frames.is_reported(block.pfn);
         self.remove(frames, block);
@@ -339,22 +339,22 @@ impl Buddy {
 
     /// To the tail when the block is likely to merge soon: the buddy of what it would merge to is free already.
     /// `buddy_merge_likely`.
-    fn likely_end(&self, frames: &FrameTable, block: Block) -> End {
+    fn likely_end(&self, frames: &FrameTable, block: Block) -> ListEnd {
         if block.order.0 + 1 >= self.max_order.0 {
-            return End::Head;
+            return ListEnd::Head;
         }
         let above = Order(block.order.0 + 1);
         let beside = block.pfn.align_down(above).buddy(above);
-        if is_free_near(frames, beside, above, block.pfn) { End::Tail } else { End::Head }
+        if is_free_near(frames, beside, above, block.pfn) { ListEnd::Tail } else { ListEnd::Head }
     }
 
-    fn add(&mut self, frames: &mut FrameTable, block: Block, list: MigrateType, end: End) {
+    fn add(&mut self, frames: &mut FrameTable, block: Block, list: MigrateType, end: ListEnd) {
         frames.set(block.pfn, Frame::Free { order: block.order, list, reported: false });
         let threads = frames.free_threads(block.order);
         let to = &mut self.areas[usize::from(block.order.0)].lists[list as usize];
         match end {
-            End::Head => to.push_head(threads, block.pfn),
-            End::Tail => to.push_tail(threads, block.pfn),
+            ListEnd::Head => to.push_head(threads, block.pfn),
+            ListEnd::Tail => to.push_tail(threads, block.pfn),
         }
         self.free += u64::from(block.order.frames());
     }

@@ -5,7 +5,7 @@ use units::{ExtfragKind, Order, Pfn};
 
 use crate::{
     alloc::stall::STALL_ORDER,
-    buddy::{Block, Buddy, End},
+    buddy::{Block, Buddy, ListEnd},
     cx::Cx,
     event::Event,
     frame::{Frame, FrameFlag, FrameTable},
@@ -230,7 +230,7 @@ impl Buddy {
         cx: &mut Cx<'_>,
         found: Block,
         from: MigrateType,
-        (steal, end): (Steal, End),
+        (steal, end): (Steal, ListEnd),
     ) {
         match steal {
             Steal::FreeBlocks => {
@@ -255,7 +255,7 @@ impl Buddy {
         cx: &mut Cx<'_>,
         pfn: Pfn,
         to: MigrateType,
-        end: End,
+        end: ListEnd,
     ) {
         let start = pfn.align_down(frames.blocks.order());
         let mut at = 0;

@@ -9,7 +9,7 @@ use units::{NodeId, Order, Picos, Time};
 
 use crate::{
     Mm, ZoneKind,
-    buddy::{Block, End},
+    buddy::{Block, ListEnd},
     cost::Cause,
     cx::Cx,
     daemon::Daemon,
@@ -397,7 +397,7 @@ impl Mm {
             let of_block = frames.blocks.migrate_type(pfn);
             let list = if makes(Mistake::PutsBackOnOtherList) { Mistake::other_list(of_block) } else { of_block };
             frames.set(pfn, Frame::Interior);
-            let end = (variant.moved_end == End::Tail).then_some(End::Tail);
+            let end = (variant.moved_end == ListEnd::Tail).then_some(ListEnd::Tail);
             // No thread is notified of it.
             let notify_from = if makes(Mistake::NotifiesItself) { buddy.notify_from } else { buddy.notify_from.take() };
             buddy.give(frames, cx, Block { pfn, order }, list, end, variant);

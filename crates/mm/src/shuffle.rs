@@ -9,7 +9,7 @@ use units::Pfn;
 use crate::{
     Mm,
     access::order::{SPLITMIX_STEP, mix},
-    buddy::{Buddy, End},
+    buddy::{Buddy, ListEnd},
     frame::FrameTable,
     pageblock::{MigrateType, ZoneIndex},
 };
@@ -39,11 +39,11 @@ impl Shuffle {
     }
 
     /// One end or the other (`shuffle_pick_tail`).
-    pub(crate) fn pick_end(&mut self) -> End {
+    pub(crate) fn pick_end(&mut self) -> ListEnd {
         if self.left == 0 {
             (self.bits, self.left) = (self.next(), u64::BITS);
         }
-        let end = if self.bits & 1 != 0 { End::Tail } else { End::Head };
+        let end = if self.bits & 1 != 0 { ListEnd::Tail } else { ListEnd::Head };
         self.bits >>= 1;
         self.left -= 1;
         end

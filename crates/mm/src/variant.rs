@@ -33,7 +33,7 @@ pub use self::{
 use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
-    buddy::End,
+    buddy::ListEnd,
     compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
@@ -88,7 +88,7 @@ rules! {
     /// Pageblocks whose free memory may become one block (`__free_one_page`).
     merging: Merging,
     /// End of the free list for blocks given at boot or moved between types (`move_freepages`).
-    moved_end: End,
+    moved_end: ListEnd,
     /// A request for Normal takes its node's DMA32 before another type's pageblock (`ALLOC_NOFRAGMENT`).
     nofragment: bool,
     /// The result of `alloc_flags_nofragment` is lost: a mistake that was posted and released.

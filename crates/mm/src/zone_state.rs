@@ -6,7 +6,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn};
 use crate::{
     ZoneFigures,
     alloc::fair::FairShare,
-    buddy::{Block, Buddy, End},
+    buddy::{Block, Buddy, ListEnd},
     compact::ZoneCompact,
     cx::Cx,
     event::Event,
@@ -215,7 +215,7 @@ impl ZoneState {
         &mut self,
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,
-        (want, end): (Want, End),
+        (want, end): (Want, ListEnd),
         urgency: Urgency,
         rules: &Variant,
     ) -> Option<Pfn> {
@@ -283,7 +283,7 @@ impl ZoneState {
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,
         block: Block,
-        (list, end): (MigrateType, End),
+        (list, end): (MigrateType, ListEnd),
         rules: &Variant,
     ) {
         let cpu: CpuId = cx.cpu();

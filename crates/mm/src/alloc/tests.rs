@@ -83,7 +83,7 @@ fn the_short_way_is_the_long_way_in_short() {
 
         let (is_freed, spent, counters) = with(&mut short, |mm, cx| mm.free_to_list(cx, pfn));
         assert!(is_freed, "{rules}: the list is short");
-        let their = with(&mut long, |mm, cx| mm.free_anywhere(cx, pfn, Order::BASE, End::Head));
+        let their = with(&mut long, |mm, cx| mm.free_anywhere(cx, pfn, Order::BASE, ListEnd::Head));
         assert_eq!(((), spent, counters.clone()), their, "{rules}");
         assert_eq!(spent, 1 << (Work::FreeFast as u32), "{rules}");
         assert_eq!(counted(&counters), [(Event::Pgfree, 1)], "{rules}");

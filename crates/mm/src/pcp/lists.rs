@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use units::{CpuId, Order, Pfn};
 
 use crate::{
-    buddy::{Block, Buddy, End},
+    buddy::{Block, Buddy, ListEnd},
     cost::Work,
     cx::Cx,
     event::Event,
@@ -156,14 +156,14 @@ impl Pcp {
     }
 
     /// Takes the block at an end of the list, which is refilled if it is empty; `rmqueue_pcplist`.
-    pub(crate) fn take(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, end: End) -> Option<Pfn> {
+    pub(crate) fn take(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, end: ListEnd) -> Option<Pfn> {
         let at = place(from.rules.pcp_lists, want.order, want.list);
         if self.lists[at].is_empty() {
             self.refill(from, cx, want, at, end);
         }
         let taken = match end {
-            End::Head => self.lists[at].pop_head(),
-            End::Tail => self.lists[at].pop_tail(),
+            ListEnd::Head => self.lists[at].pop_head(),
+            ListEnd::Tail => self.lists[at].pop_tail(),
         };
         self.free_factor >>= 1;
         if taken.is_some() {
@@ -187,7 +187,7 @@ impl Pcp {
     }
 
     /// Draws up to a batch of blocks, under one hold of the zone's lock; `rmqueue_bulk`.
-    fn refill(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, at: usize, end: End) {
+    fn refill(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, at: usize, end: ListEnd) {
         let blocks = if self.batch > 1 { (self.batch >> want.order.0).max(LEAST_REFILL) } else { 1 };
         from.buddy.lock(cx);
         let mut left = blocks;
@@ -207,7 +207,7 @@ impl Pcp {
             left -= count;
         }
         // The list was empty, and what was drawn first is taken first, from either end.
-        if end == End::Head {
+        if end == ListEnd::Head {
             self.lists[at].reverse();
         }
         from.buddy.unlock(cx);
@@ -219,14 +219,14 @@ impl Pcp {
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,
         block: Block,
-        (list, end): (MigrateType, End),
+        (list, end): (MigrateType, ListEnd),
         rules: &Variant,
     ) -> bool {
         frames.set(block.pfn, Frame::Pcp { cpu: cx.cpu(), order: block.order, list });
         let to = &mut self.lists[place(rules.pcp_lists, block.order, list)];
         match end {
-            End::Head => to.push_head(block.pfn),
-            End::Tail => to.push_tail(block.pfn),
+            ListEnd::Head => to.push_head(block.pfn),
+            ListEnd::Tail => to.push_tail(block.pfn),
         }
         self.count += block.order.frames();
         cx.work(Work::FreeFast, 1);

@@ -11,7 +11,7 @@ use crate::{
     Frame, Mm,
     address_space::{AddressSpace, MMAP_BASE},
     alloc::NoMemory,
-    buddy::{Block, End, ORDERS, types_merge},
+    buddy::{Block, ListEnd, ORDERS, types_merge},
     cost::Prices,
     cx::Cx,
     event::Counters,
@@ -344,7 +344,7 @@ impl Filling<'_> {
         for (block, list) in free.into_iter().zip(lists) {
             let list = list.unwrap_or_else(|| own(self.mm, &block));
             let Mm { frames, zones, variant, .. } = &mut *self.mm;
-            zones[self.index].buddy.give(frames, cx, block, list, Some(End::Tail), variant);
+            zones[self.index].buddy.give(frames, cx, block, list, Some(ListEnd::Tail), variant);
         }
     }
 
@@ -368,7 +368,7 @@ impl Filling<'_> {
             for pfn in unmarked.by_ref().take(*count as usize) {
                 let own = frames.blocks.migrate_type(pfn);
                 let list = if own.is_requestable() { own } else { MigrateType::Movable };
-                pcp.put(frames, &mut cx, Block { pfn, order: Order::BASE }, (list, End::Head), variant);
+                pcp.put(frames, &mut cx, Block { pfn, order: Order::BASE }, (list, ListEnd::Head), variant);
                 self.notes.listed += 1;
             }
         }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     alloc::slow::{GivesUp, SlowPath},
     balloon::BalloonDeflates,
-    buddy::End,
+    buddy::ListEnd,
     compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
     fault::CowReuse,
     khugepaged::{CollapseTarget, ThpRequests},
@@ -261,7 +261,7 @@ words! {
         HalvedPerOrder = "halved-per-order",
         AnyLargeEnough = "any-large-enough",
     }
-    End {
+    ListEnd {
         Head = "head",
         Tail = "tail",
     }

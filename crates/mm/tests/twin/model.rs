@@ -229,7 +229,7 @@ impl Model {
         let mut at = start;
         while at < end {
             let order = (0..=self.max).rev().find(|o| at.is_multiple_of(1 << o) && at + (1 << o) <= end).unwrap();
-            zone.put(at, order, MigrateType::Movable, self.rules.moved_end == mm::buddy::End::Tail);
+            zone.put(at, order, MigrateType::Movable, self.rules.moved_end == mm::buddy::ListEnd::Tail);
             at += 1 << order;
         }
     }
@@ -498,7 +498,7 @@ impl Model {
 
     pub(crate) fn regroup(&mut self, z: usize, pfn: u32, order: u32, to: MigrateType) {
         self.zones[z].take_off(pfn, order);
-        self.zones[z].put(pfn, order, to, self.rules.moved_end == mm::buddy::End::Tail);
+        self.zones[z].put(pfn, order, to, self.rules.moved_end == mm::buddy::ListEnd::Tail);
     }
 
     // The way back.
