@@ -4,12 +4,13 @@ mod thp;
 
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
-    balloon::{BalloonDeflates, BalloonSpec, Leaves},
+    balloon::{BalloonSpec, Leaves},
     disk::{DiskMedium, DiskSpec, Filesystem},
     host::{Discard, HostSpec},
     reporting::ReportingSpec,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
+    variant::BalloonDeflates,
 };
 use units::{
     Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos,

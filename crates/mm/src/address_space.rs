@@ -17,7 +17,8 @@ use crate::{
     slab::{Cache, Object},
     step::Step,
     unmap::Unmap,
-    vma::{FileMap, HugeAdvice, MmapAlign, PageRange, VmaSet},
+    variant::MmapAlign,
+    vma::{FileMap, HugeAdvice, PageRange, VmaSet},
 };
 
 /// Pages of the user half of the addresses that four levels translate, less the last.

@@ -14,7 +14,7 @@ pub use self::lent::NoMemory;
 use crate::{
     Mm, PerNode,
     alloc::lent::Shortage,
-    buddy::{Block, ListEnd},
+    buddy::Block,
     cx::Cx,
     event::Event,
     fallback::Want,
@@ -25,7 +25,7 @@ use crate::{
     pageblock::{MigrateType, ZoneIndex},
     per_zone::PerZone,
     primitive,
-    variant::Variant,
+    variant::{ListEnd, Variant},
     zone_state::ZoneState,
 };
 

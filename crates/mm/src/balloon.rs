@@ -8,7 +8,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::Serialize;
 use units::{Frames, Order, Pfn, Picos, Time};
 
 use crate::{
@@ -22,6 +21,7 @@ use crate::{
     gfp::{AllocRequest, Mobility},
     news::News,
     step::{Step, Wait},
+    variant::BalloonDeflates,
 };
 
 /// The gauge of pages that it holds.
@@ -37,17 +37,6 @@ const RUN: usize = 32;
 /// finding and giving back pages ("Virtio-balloon Enhancement", a version posted in July 2017).
 const SENDING: Picos = Picos::from_nanos(393_000);
 const GIVING_BACK: Picos = Picos::from_nanos(564);
-
-/// When pages are taken out of a balloon for want of memory, where the host allows it (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum BalloonDeflates {
-    /// Nothing.
-    Never,
-    /// When a request has no memory, instead of the OOM killer (`virtio_balloon_oom_notify`).
-    OnOom,
-    /// Reclaim, as out of a cache (`virtio_balloon_shrinker_scan`).
-    Shrinker,
-}
 
 /// Memory that a guest shall be left with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.1).
 //! Differs: `nr_free` is kept by order and type.
 
-use serde::Serialize;
 use units::{Order, Pfn};
 
 use crate::{
@@ -14,20 +13,11 @@ use crate::{
     pageblock::MigrateType,
     shuffle::Shuffle,
     spin::SpinLock,
-    variant::{Merging, Variant},
+    variant::{ListEnd, Merging, Variant},
 };
 
 /// Orders there can be, from one frame to 2^10 (`MAX_ORDER` of these kernels).
 pub const ORDERS: usize = 11;
-
-/// Which end of a free list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum ListEnd {
-    /// Allocated next.
-    Head,
-    /// Allocated last.
-    Tail,
-}
 
 /// The free blocks of one order, a list for each type.
 #[derive(Clone, Copy, Debug, Default)]

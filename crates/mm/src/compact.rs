@@ -14,12 +14,10 @@ mod suitable;
 pub(crate) mod tests;
 mod zone;
 
-use serde::Serialize;
 use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
-    alloc::slow::SlowPath,
     buddy::Capture,
     cx::Cx,
     event::Event,
@@ -28,56 +26,12 @@ use crate::{
     migrate::MigrateMode,
     pageblock::ZoneIndex,
     step::Step,
-    variant::CompactStall,
+    variant::{CompactStall, SlowPath},
 };
 
 pub(crate) use control::CompactControl;
 pub use suitable::FreeBlocks;
 pub use zone::ZoneCompact;
-
-/// When a zone is compacted enough for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CompactEnds {
-    /// When it is above its Low mark for that order, and there is a block, or one to steal.
-    AboveLow,
-    /// When there is a block; one of another type at once for movable requests and asynchronous compaction, else at the end
-    /// of the pageblock.
-    AtBlock,
-    /// When there is a block, as for `AtBlock`, but looked for at the end of a pageblock only.
-    AtPageblock,
-}
-
-/// How asynchronous compaction behaves when others want the lock that it wants, or the CPU that it runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CompactContended {
-    /// Compaction ends, puts back the frames that it has, and says so to its caller.
-    Aborts,
-    /// Compaction waits for the lock, and ends after the pageblock.
-    GoesOn,
-}
-
-/// How compaction treats huge pages in its way. No release moves them: up to 6.8 compaction leaves all compound pages alone, and
-/// since then those of a pageblock's size (`skip_isolation_on_order`, mm/compaction.c, v6.10).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CompactHugePages {
-    /// The search for pages looks at the first frame, that for free frames at each of them. Their pageblocks are marked as
-    /// ones where nothing is to be had, also for the time when the huge pages are gone.
-    ByFrame,
-    /// As `ByFrame`, but both searches pass a huge page at once.
-    ByPage,
-    /// Their pageblocks are left out before anything is looked at.
-    ByBlock,
-}
-
-/// Which mark a zone must hold, with room for the move, before it is compacted; and when it is asked whether memory is
-/// short rather than fragmented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CompactMark {
-    /// Low; always.
-    Low,
-    /// Low for orders above 3, else Min; for orders above 3.
-    ByOrder,
-}
 
 /// How much effort compaction makes (`enum compact_priority`), the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,13 +7,8 @@
 use units::{NodeId, Picos};
 
 use crate::{
-    Mm, Spaces,
-    compact::kcompactd::CHECK_INTERVAL,
-    cx::Cx,
-    frame::Holdings,
-    khugepaged::{NeedsLock, ThpRequests},
-    slab::REAP_CPU,
-    step::Step,
+    Mm, Spaces, compact::kcompactd::CHECK_INTERVAL, cx::Cx, frame::Holdings, khugepaged::NeedsLock, slab::REAP_CPU,
+    step::Step, variant::ThpRequests,
 };
 
 /// For what a kernel thread is there once.

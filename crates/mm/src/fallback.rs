@@ -5,12 +5,12 @@ use units::{ExtfragKind, Order, Pfn};
 
 use crate::{
     alloc::stall::STALL_ORDER,
-    buddy::{Block, Buddy, ListEnd},
+    buddy::{Block, Buddy},
     cx::Cx,
     event::Event,
     frame::{Frame, FrameFlag, FrameTable},
     pageblock::MigrateType,
-    variant::{FallbackRules, LastResort, Variant},
+    variant::{FallbackRules, LastResort, ListEnd, Variant},
 };
 
 /// A free block was taken from another type's list: the tracepoint `mm_page_alloc_extfrag`.

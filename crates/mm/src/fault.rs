@@ -5,7 +5,6 @@
 
 mod huge;
 
-use serde::Serialize;
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
@@ -28,6 +27,7 @@ use crate::{
     step::{Step, Wait},
     swap::{SwapIn, Went},
     thp::HugeTry,
+    variant::CowReuse,
     vma::PageRange,
 };
 
@@ -506,17 +506,6 @@ fn write_protected(
         }
     }
     Ok(())
-}
-
-/// The pages that a store to a shared page takes over instead of copying them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CowReuse {
-    /// Those of folios that nobody else maps (`reuse_swap_page`).
-    ByMappings,
-    /// Those to whose folio there is no other reference, such as that of a CPU's batch of new folios.
-    ByReferences,
-    /// As `ByReferences`, after this CPU's batch was drained.
-    ByReferencesDrained,
 }
 
 impl Mm {

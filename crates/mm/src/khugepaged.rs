@@ -17,12 +17,9 @@ mod survey;
 
 use units::{NodeId, Order, Pfn, Picos, Time, Vpn};
 
-pub use self::{
-    avail::{ThpAvail, ThpRequests},
-    node_thread::ThpThread,
-    survey::CollapseTarget,
-};
+pub use self::{avail::ThpAvail, node_thread::ThpThread};
 use self::{check_nodes::CheckNodes, collapse::Collapse, survey::Found};
+pub use crate::variant::{CollapseTarget, ThpRequests};
 use crate::{
     Mm, SpaceId, Spaces,
     address_space::{AddressSpace, EVERYTHING},

@@ -16,10 +16,11 @@ use crate::{
     event::Event,
     frame::Holdings,
     gfp::{Mark, Urgency},
-    lru::{LruBy, LruKind},
+    lru::LruKind,
     news::News,
     reclaim::{DEF_PRIORITY, NodeScan, RETRIES_MAX, Reclaimer, ScanControl, compact_gap},
     step::{RUN, Step, Wait},
+    variant::LruBy,
     zone::ZoneKind,
 };
 

@@ -22,6 +22,7 @@ use crate::{
     rmap::Unmapped,
     spin::SpinLock,
     step::RUN,
+    variant::{LruBy, NewAnon},
 };
 
 pub(crate) use moves::Taken;
@@ -32,15 +33,6 @@ const BATCH_MAX: usize = 31;
 /// Folios that leave their lists under one hold of a lock.
 const RUN_MAX: usize = 32;
 const _: () = assert!(RUN_MAX as u64 == RUN);
-
-/// The owner of LRU lists: a zone or a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum LruBy {
-    /// Each zone.
-    Zone,
-    /// Each node.
-    Node,
-}
 
 /// An LRU list (`enum lru_list`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -75,26 +67,15 @@ impl LruKind {
         matches!(self, Self::InactiveFile | Self::ActiveFile)
     }
 
+    /// The list on which new anonymous folios begin.
+    #[inline]
+    pub const fn of_new_anon(rule: NewAnon) -> Self {
+        Self::of(false, matches!(rule, NewAnon::Active))
+    }
+
     /// Is it an active list?
     pub const fn is_active(self) -> bool {
         matches!(self, Self::ActiveAnon | Self::ActiveFile)
-    }
-}
-
-/// Where new anonymous folios begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum NewAnon {
-    /// As not yet known to be in use (5.9).
-    Inactive,
-    /// In use.
-    Active,
-}
-
-impl NewAnon {
-    /// The list.
-    #[inline]
-    pub const fn list(self) -> LruKind {
-        LruKind::of(false, matches!(self, Self::Active))
     }
 }
 

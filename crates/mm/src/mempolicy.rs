@@ -4,7 +4,7 @@
 
 use units::{NodeId, Vpn};
 
-use crate::{gfp::AllocRequest, thp::ThpNodes};
+use crate::{gfp::AllocRequest, variant::ThpNodes};
 
 /// A set of nodes, by a bit of their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use units::{NodeId, Order, Picos, Time};
 
 use crate::{
     Mm, ZoneKind,
-    buddy::{Block, ListEnd},
+    buddy::Block,
     cost::Cause,
     cx::Cx,
     daemon::Daemon,
@@ -21,6 +21,7 @@ use crate::{
     pageblock::{MigrateType, ZoneIndex},
     primitive,
     step::{Step, Wait},
+    variant::ListEnd,
     watermark,
 };
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use units::{Order, Pfn, Vpn};
 
 use crate::{
-    Mm,
+    LruKind, Mm,
     cx::Cx,
     event::Event,
     frame::{FamilyId, Frame, FrameFlag, FrameTable},
@@ -173,7 +173,7 @@ impl Mm {
     /// lists (`lru_cache_add_inactive_or_unevictable`).
     #[inline]
     pub(crate) fn map_new_folio(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
-        self.frames.set_new_anon(head, (family, vpn), order, self.variant.lru_new_anon.list());
+        self.frames.set_new_anon(head, (family, vpn), order, LruKind::of_new_anon(self.variant.lru_new_anon));
         self.swap.forget(head);
         primitive::count_mappings(cx, 1);
         self.lru_add(cx, head, order);

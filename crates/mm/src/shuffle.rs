@@ -9,9 +9,10 @@ use units::Pfn;
 use crate::{
     Mm,
     access::order::{SPLITMIX_STEP, mix},
-    buddy::{Buddy, ListEnd},
+    buddy::Buddy,
     frame::FrameTable,
     pageblock::{MigrateType, ZoneIndex},
+    variant::ListEnd,
 };
 
 /// How often another block is looked for to change places with.

@@ -11,7 +11,7 @@ mod slots;
 use units::{Bytes, BytesPerSecond, Order, Pfn, Picos, Time, Vpn};
 
 use crate::{
-    Mm,
+    LruKind, Mm,
     cx::Cx,
     event::Event,
     frame::{FamilyId, Frame, FrameFlag},
@@ -340,7 +340,7 @@ impl Mm {
         self.frames.set(head, Frame::Anon { family, vpn, order: Order::BASE });
         self.swap.forget(head);
         self.frames.mark(head, FrameFlag::InBatch, true);
-        self.frames.mark(head, FrameFlag::Active, self.variant.lru_new_anon.list().is_active());
+        self.frames.mark(head, FrameFlag::Active, LruKind::of_new_anon(self.variant.lru_new_anon).is_active());
         self.refault_anon(cx, head, shadow);
         cx.count(Event::Pswpin, 1);
         if self.frames.keeps_contents() {

@@ -1,7 +1,6 @@
 //! Linux: mm/huge_memory.c, include/linux/huge_mm.h (v6.1).
 //! Differs: no memcg.
 
-use serde::Serialize;
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
     page_table::{Pmd, PmdSlot},
     primitive,
     pte::Pte,
+    variant::{ThpDefrag, ThpNodes},
     vma::{HugeAdvice, PageRange, Vma},
     zone::ZoneKind,
 };
@@ -31,86 +31,43 @@ pub enum ThpEnabled {
     Never,
 }
 
-/// `/sys/kernel/mm/transparent_hugepage/defrag`: what a fault does to get a huge page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum ThpDefrag {
-    /// Reclaims and compacts.
-    Always,
-    /// Wakes those who do (4.6).
-    Defer,
-    /// Wakes them, and reclaims and compacts for mappings with `MADV_HUGEPAGE` (4.11).
-    DeferMadvise,
-    /// Reclaims and compacts for mappings with `MADV_HUGEPAGE`.
-    Madvise,
-    /// Takes what is there.
-    Never,
-}
-
-/// From which nodes faults take huge pages (`alloc_pages_vma`, mm/mempolicy.c).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum ThpNodes {
-    /// From any, the local one first.
-    Any,
-    /// From the local one.
-    Local,
-    /// From the local one, but from any where the fault may reclaim: rather far than reclaimed.
-    LocalUnlessReclaims,
-    /// From the local one with all effort, then, where the fault may reclaim, from any with little.
-    LocalThenOnce,
-    /// From the local one without much effort, then from any.
-    LocalFirst,
-    /// From the local one, where a fault compacts once and never reclaims (`__GFP_ONLY_COMPACT`, posted in August 2018).
-    LocalCompacted,
-    /// As `LocalCompacted`; then from any, compacting once, if the local one has not enough free base pages either.
-    LocalCompactedUnlessShort,
-    /// From the local one if it has one above its Low mark; then from any with all effort.
-    LocalFast,
-    /// From the local one, but from any for mappings with `MADV_HUGEPAGE`.
-    LocalUnlessAdvised,
-    /// From the local one for mappings with `MADV_HUGEPAGE`, which stands for a `MADV_HUGEPAGE_FORCE_LOCAL`; for others as
-    /// `LocalUnlessReclaims`.
-    LocalIfAdvised,
-}
-
-impl ThpNodes {
-    /// The request of a fault with such a wish in a try; was the mapping advised to have huge pages?
-    pub(crate) fn request(self, which: HugeTry, wish: AllocRequest, is_advised: bool) -> AllocRequest {
-        let once = AllocRequest { no_retry: true, ..wish };
-        let stays = match self {
-            Self::Any => false,
-            Self::Local | Self::LocalCompacted => true,
-            Self::LocalUnlessReclaims => !wish.reclaims,
-            Self::LocalThenOnce | Self::LocalFirst | Self::LocalFast | Self::LocalCompactedUnlessShort => {
-                which == HugeTry::First
-            }
-            Self::LocalUnlessAdvised => !is_advised,
-            Self::LocalIfAdvised => is_advised || !wish.reclaims,
-        };
-        let wish = match (self, which) {
-            (Self::LocalThenOnce, HugeTry::Second) | (Self::LocalFirst, HugeTry::First) => once,
-            (Self::LocalCompacted | Self::LocalCompactedUnlessShort, _) => {
-                AllocRequest { effort: Effort::OnlyCompacts, ..once }
-            }
-            // The Low mark was what the first try asked for.
-            (Self::LocalFast, HugeTry::Second) => AllocRequest { mark: Mark::Min, ..wish },
-            _ => wish,
-        };
-        if stays { wish.this_node() } else { wish }
-    }
-
-    /// Does a fault with such a wish try once more when it got none?
-    fn tries_twice(self, mm: &Mm, wish: &AllocRequest) -> bool {
-        match self {
-            Self::LocalThenOnce | Self::LocalFirst => wish.reclaims,
-            Self::LocalFast => true,
-            Self::LocalCompactedUnlessShort => mm.is_short_of_base_pages(wish),
-            Self::Any
-            | Self::Local
-            | Self::LocalUnlessReclaims
-            | Self::LocalCompacted
-            | Self::LocalUnlessAdvised
-            | Self::LocalIfAdvised => false,
+/// The request of a fault with such a wish in a try; was the mapping advised to have huge pages?
+pub(crate) fn huge_request(rule: ThpNodes, which: HugeTry, wish: AllocRequest, is_advised: bool) -> AllocRequest {
+    let once = AllocRequest { no_retry: true, ..wish };
+    let stays = match rule {
+        ThpNodes::Any => false,
+        ThpNodes::Local | ThpNodes::LocalCompacted => true,
+        ThpNodes::LocalUnlessReclaims => !wish.reclaims,
+        ThpNodes::LocalThenOnce | ThpNodes::LocalFirst | ThpNodes::LocalFast | ThpNodes::LocalCompactedUnlessShort => {
+            which == HugeTry::First
         }
+        ThpNodes::LocalUnlessAdvised => !is_advised,
+        ThpNodes::LocalIfAdvised => is_advised || !wish.reclaims,
+    };
+    let wish = match (rule, which) {
+        (ThpNodes::LocalThenOnce, HugeTry::Second) | (ThpNodes::LocalFirst, HugeTry::First) => once,
+        (ThpNodes::LocalCompacted | ThpNodes::LocalCompactedUnlessShort, _) => {
+            AllocRequest { effort: Effort::OnlyCompacts, ..once }
+        }
+        // The Low mark was what the first try asked for.
+        (ThpNodes::LocalFast, HugeTry::Second) => AllocRequest { mark: Mark::Min, ..wish },
+        _ => wish,
+    };
+    if stays { wish.this_node() } else { wish }
+}
+
+/// Does a fault with such a wish try once more when it got none?
+fn tries_twice(rule: ThpNodes, mm: &Mm, wish: &AllocRequest) -> bool {
+    match rule {
+        ThpNodes::LocalThenOnce | ThpNodes::LocalFirst => wish.reclaims,
+        ThpNodes::LocalFast => true,
+        ThpNodes::LocalCompactedUnlessShort => mm.is_short_of_base_pages(wish),
+        ThpNodes::Any
+        | ThpNodes::Local
+        | ThpNodes::LocalUnlessReclaims
+        | ThpNodes::LocalCompacted
+        | ThpNodes::LocalUnlessAdvised
+        | ThpNodes::LocalIfAdvised => false,
     }
 }
 
@@ -227,7 +184,7 @@ impl Mm {
             HugeReach::ByRule => rule,
             HugeReach::ByPolicy => ThpNodes::Any,
         };
-        let request = rule.request(which, wish, advice == HugeAdvice::HugePage);
+        let request = huge_request(rule, which, wish, advice == HugeAdvice::HugePage);
         if which == HugeTry::First && !self.may_try_huge(cx, &request) {
             self.huge_fault_failed(request.node);
             return HugeGot::Nothing;
@@ -245,7 +202,7 @@ impl Mm {
                 HugeGot::Frame(frame)
             }
             Err(NoMemory::Asked) => HugeGot::Asked,
-            Err(NoMemory::Refused) if which == HugeTry::First && rule.tries_twice(self, &wish) => {
+            Err(NoMemory::Refused) if which == HugeTry::First && tries_twice(rule, self, &wish) => {
                 HugeGot::Next(HugeTry::Second)
             }
             Err(NoMemory::Refused) => {

@@ -22,24 +22,15 @@ use self::rule::{Value, Whole, rules};
 pub use self::{
     built_in::{all, built_in, named, patched},
     choices::{
-        CompactStall, EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging,
-        MmapLock, MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule,
-        PcpLists, RatioZero, Scheduler, SlubCpuPartial, ThpZones, WatermarkBoost, WatermarkOrders,
+        BalloonDeflates, CollapseTarget, CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactStall,
+        CowReuse, EmptyReserve, FallbackRules, GivesUp, HighAtomic, HugeCow, InodeShrink, LastResort, ListEnd, LruBy,
+        MarkStep, Merging, MmapAlign, MmapLock, MovableMarks, NewAnon, NumaFilter, NumaHintsCow, NumaPeriod,
+        NumaPlaces, PcpDrain, PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, SlowPath, SlubCpuPartial,
+        ThpDefrag, ThpNodes, ThpRequests, ThpZones, WatermarkBoost, WatermarkOrders,
     },
     named::{Named, NeedsBoot, UnknownRelease},
     patches::{Patch, PatchProblem, PatchesForm, split_patches},
     rule::{Changes, Rule, Takes},
-};
-use crate::{
-    alloc::slow::{GivesUp, SlowPath},
-    balloon::BalloonDeflates,
-    buddy::ListEnd,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
-    fault::CowReuse,
-    khugepaged::{CollapseTarget, ThpRequests},
-    lru::{LruBy, NewAnon},
-    thp::{ThpDefrag, ThpNodes},
-    vma::MmapAlign,
 };
 
 rules! {

@@ -6,11 +6,10 @@ pub(crate) mod numab;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use units::{Errno, Order, Vpn};
 
 use self::numab::NumabStates;
-use crate::{alloc::NoMemory, frame::NIL, page_cache::InodeId, slab::Object};
+use crate::{alloc::NoMemory, frame::NIL, page_cache::InodeId, slab::Object, variant::MmapAlign};
 
 /// Most VMAs of an address space.
 // vm.max_map_count, Documentation/admin-guide/sysctl/vm.rst (v6.1).
@@ -63,26 +62,13 @@ pub enum HugeAdvice {
     NoHugePage,
 }
 
-/// How mappings without an address are placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum MmapAlign {
-    /// At base pages.
-    Base,
-    /// At huge pages from 2 MiB on.
-    LargeAtHuge,
-    /// At huge pages where the length is a multiple of 2 MiB.
-    MultiplesAtHuge,
-}
-
-impl MmapAlign {
-    /// Does a mapping of `pages` start at a huge page?
-    pub fn is_huge(self, pages: u64) -> bool {
-        let huge = u64::from(Order::HUGE.frames());
-        match self {
-            Self::Base => false,
-            Self::LargeAtHuge => pages >= huge,
-            Self::MultiplesAtHuge => pages >= huge && pages.is_multiple_of(huge),
-        }
+/// Does a mapping of `pages` start at a huge page?
+fn is_aligned_to_huge(rule: MmapAlign, pages: u64) -> bool {
+    let huge = u64::from(Order::HUGE.frames());
+    match rule {
+        MmapAlign::Base => false,
+        MmapAlign::LargeAtHuge => pages >= huge,
+        MmapAlign::MultiplesAtHuge => pages >= huge && pages.is_multiple_of(huge),
     }
 }
 
@@ -224,7 +210,7 @@ impl VmaSet {
     /// `__thp_get_unmapped_area` (v6.7), which asks for 2 MiB more and aligns within.
     pub fn unmapped_area(&self, base: Vpn, pages: u64, align: MmapAlign) -> Option<Vpn> {
         let huge = u64::from(Order::HUGE.frames());
-        if align.is_huge(pages)
+        if is_aligned_to_huge(align, pages)
             && let Some(start) = self.highest_gap(base, pages + huge)
         {
             // One that is aligned already moves to the top of the padded run.

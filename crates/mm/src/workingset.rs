@@ -11,8 +11,9 @@ use crate::{
     cx::Cx,
     event::Event,
     frame::FrameFlag,
-    lru::{LruKind, NewAnon},
+    lru::LruKind,
     page_cache::{InodeId, PageFlag},
+    variant::NewAnon,
 };
 
 /// A shadow: the clock, the lists, and whether the page was in use, from the top down.

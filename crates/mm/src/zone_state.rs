@@ -6,7 +6,7 @@ use units::{CpuId, Frames, NodeId, Order, Pfn};
 use crate::{
     ZoneFigures,
     alloc::fair::FairShare,
-    buddy::{Block, Buddy, ListEnd},
+    buddy::{Block, Buddy},
     compact::ZoneCompact,
     cx::Cx,
     event::Event,
@@ -16,7 +16,7 @@ use crate::{
     node::ZoneSpec,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
-    variant::{HighAtomic, Variant, WatermarkBoost},
+    variant::{HighAtomic, ListEnd, Variant, WatermarkBoost},
     watermark::{self, Marks},
     zone::ZoneKind,
 };

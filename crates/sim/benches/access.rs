@@ -15,8 +15,8 @@ use mm::{
     cost::{Latency, Prices, Work},
     event::Event,
     khugepaged::KhugepagedSettings,
-    thp::{ThpDefrag, ThpEnabled},
-    variant,
+    thp::ThpEnabled,
+    variant::{self, ThpDefrag},
 };
 use os::{Amount, Barrier, MapSpec, Os, Pattern, Placement, VmRange};
 use sim::{Config, Sim};

@@ -14,8 +14,8 @@ use mm::{
     event::Event,
     khugepaged::KhugepagedSettings,
     swap::{SwapMedium, SwapSpec},
-    thp::{ThpDefrag, ThpEnabled},
-    variant,
+    thp::ThpEnabled,
+    variant::{self, ThpDefrag},
 };
 use os::{Advice, MapSpec, Os};
 use sim::{Config, Sim};

@@ -65,7 +65,8 @@ use mm::{
     reporting::ReportingSpec,
     state::{FrameMap, System},
     swap::SwapSpec,
-    thp::{ThpDefrag, ThpEnabled},
+    thp::ThpEnabled,
+    variant::ThpDefrag,
 };
 use os::Placement;
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, Time};

@@ -1,6 +1,6 @@
 //! Settings of transparent huge pages as the simulator wants them, and what a kernel would refuse.
 
-use mm::{MachineView, Variant, khugepaged::KhugepagedSettings, thp::ThpDefrag};
+use mm::{MachineView, Variant, khugepaged::KhugepagedSettings, variant::ThpDefrag};
 use units::{
     Bytes, Picos,
     setting::{self, THP_DEFRAG},

@@ -9,7 +9,6 @@
 
 mod fixed;
 
-use serde::Serialize;
 use units::{Order, Pfn, Time};
 
 use crate::{
@@ -27,6 +26,7 @@ use crate::{
     primitive,
     reclaim::DirectReclaim,
     step::{Step, TICK, Wait},
+    variant::{GivesUp, SlowPath},
 };
 
 /// Orders above this one are not worth much trouble.
@@ -39,48 +39,21 @@ const RECLAIM_RETRIES_MAX: u32 = 16;
 // MAX_COMPACT_RETRIES, mm/page_alloc.c (v6.1).
 const COMPACT_RETRIES_MAX: u32 = 16;
 
-/// In which order a request compacts and reclaims, and when it gives up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum SlowPath {
-    /// A request compacts without waiting, reclaims, and compacts once more. One for up to 8 frames begins again and again;
-    /// one for a huge page gives up as soon as others are in its way.
-    Fixed,
-    /// A request compacts first for large blocks, and begins again for as long as reclaim or compaction promise something.
-    ByProgress,
-}
-
-/// When a request that compacts first gives up right after that, instead of reclaiming.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum GivesUp {
-    /// Where compaction was put off because it failed lately, if one for a large block shall not try hard.
-    Deferred,
-    /// As `ByProgress`; and a request for a pageblock or more that is not to try very hard fails where compaction was put off
-    /// or found too little free to begin with.
-    Pageblocks,
-    /// Where it was put off or found too little free to begin with, if one for a large block shall not try hard.
-    NotBegun,
-    /// As `Deferred`; and a task's request for a pageblock that shall not try hard gives up whatever compaction came to (posted
-    /// in October 2018, never merged).
-    WholeBlocks,
-}
-
-impl GivesUp {
-    /// Does a large request give up now?
-    fn applies(self, control: &AllocControl, pageblock: Order, came_to: CompactResult) -> bool {
-        let request = &control.request;
-        let is_whole = request.order >= pageblock && request.effort != Effort::RetriesHard;
-        if self == Self::WholeBlocks && request.order == pageblock && request.no_retry && !control.is_kthread {
-            return true;
-        }
-        match came_to {
-            CompactResult::Deferred => request.no_retry || (self == Self::Pageblocks && is_whole),
-            CompactResult::Skipped => match self {
-                Self::Deferred | Self::WholeBlocks => false,
-                Self::Pageblocks => is_whole,
-                Self::NotBegun => request.no_retry,
-            },
-            _ => false,
-        }
+/// Does a large request that compacted first give up now?
+fn gives_up(rule: GivesUp, control: &AllocControl, pageblock: Order, came_to: CompactResult) -> bool {
+    let request = &control.request;
+    let is_whole = request.order >= pageblock && request.effort != Effort::RetriesHard;
+    if rule == GivesUp::WholeBlocks && request.order == pageblock && request.no_retry && !control.is_kthread {
+        return true;
+    }
+    match came_to {
+        CompactResult::Deferred => request.no_retry || (rule == GivesUp::Pageblocks && is_whole),
+        CompactResult::Skipped => match rule {
+            GivesUp::Deferred | GivesUp::WholeBlocks => false,
+            GivesUp::Pageblocks => is_whole,
+            GivesUp::NotBegun => request.no_retry,
+        },
+        _ => false,
     }
 }
 
@@ -268,7 +241,7 @@ impl AllocControl {
             return Next::Done(None);
         }
         if self.is_costly() {
-            if mm.variant().slow_gives_up.applies(self, mm.frames.blocks.order(), came_to.result) {
+            if gives_up(mm.variant().slow_gives_up, self, mm.frames.blocks.order(), came_to.result) {
                 return Next::Done(None);
             }
             if self.request.no_retry {

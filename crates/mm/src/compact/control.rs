@@ -9,17 +9,16 @@ use units::{Order, Pfn};
 use crate::{
     Mm, Spaces,
     compact::{
-        CompactContended, CompactEnds, CompactPriority, CompactResult, Contention, Suitable, free_scanner::FreeScan,
-        migrate_scanner::MigrateScan,
+        CompactPriority, CompactResult, Contention, Suitable, free_scanner::FreeScan, migrate_scanner::MigrateScan,
     },
     cx::Cx,
     event::Event,
     frame::{Held, Holdings},
     gfp::{AllocRequest, Mark, Urgency},
     migrate::{Migrate, MigrateMode, Migrating},
-    pageblock::MigrateType,
-    pageblock::ZoneIndex,
+    pageblock::{MigrateType, ZoneIndex},
     step::{RUN, Step, Wait},
+    variant::{CompactContended, CompactEnds},
     zone::ZoneKind,
 };
 

@@ -9,10 +9,7 @@ use units::{Order, Pfn};
 use crate::{
     Mm,
     buddy::Block,
-    compact::{
-        CompactHugePages,
-        control::{CompactControl, block_end},
-    },
+    compact::control::{CompactControl, block_end},
     cx::Cx,
     event::Event,
     frame::Seen,
@@ -20,6 +17,7 @@ use crate::{
     pageblock::{MigrateType, ZoneIndex},
     primitive,
     step::RUN,
+    variant::CompactHugePages,
 };
 
 /// Between frames that asynchronous compaction looks at, at first.

@@ -7,10 +7,7 @@ use units::Pfn;
 
 use crate::{
     Mm,
-    compact::{
-        CompactHugePages,
-        control::{CompactControl, Isolated, block_end},
-    },
+    compact::control::{CompactControl, Isolated, block_end},
     cx::Cx,
     event::Event,
     frame::Seen,
@@ -18,6 +15,7 @@ use crate::{
     pageblock::MigrateType,
     primitive,
     step::{RUN, Wait},
+    variant::CompactHugePages,
 };
 
 /// Pageblocks that are passed in one step.

@@ -5,7 +5,6 @@
 
 use units::Order;
 
-use crate::compact::CompactMark;
 use crate::{
     Mm,
     alloc::slow::COSTLY,
@@ -13,6 +12,7 @@ use crate::{
     compact::Suitable,
     gfp::{Mark, Urgency},
     pageblock::ZoneIndex,
+    variant::CompactMark,
     watermark,
     zone::ZoneKind,
     zone_state::ZoneState,

@@ -5,22 +5,9 @@
 //! A node on which somebody got no huge page is left alone, by faults and by khugepaged, each by a rule
 //! of its own, until somebody gets one or one is freed.
 
-use serde::Serialize;
 use units::{NodeId, Order};
 
-use crate::{MachineSpec, Mm, PerNode, alloc::lent::Shortage, cx::Cx, gfp::AllocRequest};
-
-/// The allocator of the huge pages that faults ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum ThpRequests {
-    /// khugepaged, which then looks at processes too (patch 4 of the series).
-    Khugepaged,
-    /// khugepaged, which does no more when it was woken for that ("maybe just skip the collapse scanning altogether", the end
-    /// of its cover letter).
-    KhugepagedUnscanned,
-    /// A thread of each node ("if each node had own khugepaged just for the THP allocation work", ibid.).
-    NodeThreads,
-}
+use crate::{MachineSpec, Mm, PerNode, alloc::lent::Shortage, cx::Cx, gfp::AllocRequest, variant::ThpRequests};
 
 /// Which nodes have huge pages, as far as is known. At first all have (`NODE_MASK_ALL`).
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 
 use units::Order;
 
-use super::{ThpRequests, node_alloc::NodeAlloc};
-use crate::{Mm, Spaces, cx::Cx, event::Event, frame::Holdings, step::Step};
+use super::node_alloc::NodeAlloc;
+use crate::{Mm, Spaces, cx::Cx, event::Event, frame::Holdings, step::Step, variant::ThpRequests};
 
 /// Before khugepaged looks at processes: nodes that had no huge page are asked for one.
 #[derive(Clone, Debug)]

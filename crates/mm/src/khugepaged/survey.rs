@@ -2,7 +2,6 @@
 //! khugepaged_scan_abort() and khugepaged_find_target_node() in mm/huge_memory.c (v4.1).
 //! Differs: without zone reclaim, how far nodes are from each other ends no scan.
 
-use serde::Serialize;
 use units::NodeId;
 
 use super::HUGE_PAGES;
@@ -14,19 +13,9 @@ use crate::{
     page_table::{Pmd, TableId},
     primitive,
     pte::Pte,
+    variant::CollapseTarget,
     vma::PageRange,
 };
-
-/// On which node the huge page of a collapsed range is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum CollapseTarget {
-    /// That of its first page.
-    FirstPage,
-    /// That of most of its pages; of several, the next after the last one that was chosen.
-    MostInTurn,
-    /// That of most of its pages; of several, the first.
-    Most,
-}
 
 /// The result of looking at one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

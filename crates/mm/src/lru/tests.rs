@@ -68,12 +68,12 @@ fn a_full_batch_goes_to_the_list_with_the_newest_at_the_head() {
         }
         folios.reverse();
         let lruvec = mm.lru.lruvecs().len() - 1;
-        assert_eq!(listed(&mm, lruvec, rules.lru_new_anon.list()), folios, "{name}");
-        assert_eq!(mm.lru.frames(lruvec, rules.lru_new_anon.list()), full as u64);
+        assert_eq!(listed(&mm, lruvec, LruKind::of_new_anon(rules.lru_new_anon)), folios, "{name}");
+        assert_eq!(mm.lru.frames(lruvec, LruKind::of_new_anon(rules.lru_new_anon)), full as u64);
         let gone = folios.remove(3);
         unmap(&mut mm, 0, gone);
         assert_eq!(
-            listed(&mm, lruvec, rules.lru_new_anon.list()),
+            listed(&mm, lruvec, LruKind::of_new_anon(rules.lru_new_anon)),
             folios,
             "{name}: it left the list when it was freed"
         );

@@ -14,9 +14,9 @@ use crate::{
     gfp::Mobility,
     pte::Pte,
     step::Step,
-    thp::{HugeGot, HugeTry, ThpEnabled, ThpNodes},
+    thp::{HugeGot, HugeTry, ThpEnabled, huge_request},
     touch::Touch,
-    variant::{Variant, named, patched},
+    variant::{ThpNodes, Variant, named, patched},
     vma::{HugeAdvice, PageRange},
 };
 
@@ -252,10 +252,10 @@ fn who_gets_huge_pages_from_other_nodes_by_each_proposal() {
 fn advice_is_not_the_same_as_reclaim() {
     let only = |patch, advice| {
         let mut world = World::by(patched("v4.18", &[patch]));
-        world.mm.thp.defrag = crate::thp::ThpDefrag::Always;
+        world.mm.thp.defrag = crate::variant::ThpDefrag::Always;
         let wish = world.mm.thp_request(NodeId(0), advice);
         assert!(wish.reclaims);
-        world.mm.variant().thp_nodes.request(HugeTry::First, wish, advice == HugeAdvice::HugePage).this_node_only
+        huge_request(world.mm.variant().thp_nodes, HugeTry::First, wish, advice == HugeAdvice::HugePage).this_node_only
     };
     let both = |patch| [HugeAdvice::HugePage, HugeAdvice::Default].map(|advice| only(patch, advice));
     assert_eq!([1, 8, 10].map(both), [[false, false], [false, true], [true, false]]);
@@ -266,7 +266,7 @@ fn the_try_that_takes_less_trouble_is_the_second_in_5_4_and_the_first_after() {
     let wish = AllocRequest { reclaims: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
     let tries = |rules: ThpNodes| {
         [HugeTry::First, HugeTry::Second].map(|which| {
-            let request = rules.request(which, wish, true);
+            let request = huge_request(rules, which, wish, true);
             (request.this_node_only, request.no_retry)
         })
     };

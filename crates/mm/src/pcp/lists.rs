@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use units::{CpuId, Order, Pfn};
 
 use crate::{
-    buddy::{Block, Buddy, ListEnd},
+    buddy::{Block, Buddy},
     cost::Work,
     cx::Cx,
     event::Event,
@@ -17,7 +17,7 @@ use crate::{
     gfp::Mobility,
     pageblock::MigrateType,
     pcp::{PcpHigh, PcpLimits, stack::Stack},
-    variant::{PcpDrain, PcpFree, PcpLists, Variant},
+    variant::{ListEnd, PcpDrain, PcpFree, PcpLists, Variant},
 };
 
 /// Types that have lists here (`MIGRATE_PCPTYPES`).

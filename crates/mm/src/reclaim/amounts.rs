@@ -7,9 +7,10 @@ use crate::{
     Mm,
     cx::Cx,
     gfp::Mark,
-    lru::{LruBy, LruKind, Recent},
+    lru::{LruKind, Recent},
     reclaim::{DEF_PRIORITY, Reclaimer, ScanControl},
     step::RUN,
+    variant::LruBy,
 };
 
 const KINDS: usize = LruKind::ALL.len();

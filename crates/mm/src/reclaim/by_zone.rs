@@ -13,10 +13,11 @@ use crate::{
     cx::Cx,
     event::Event,
     gfp::{AllocRequest, Mark, Urgency},
-    lru::{LruBy, LruKind},
+    lru::LruKind,
     pageblock::ZoneIndex,
     shrinker::Demand,
     step::RUN,
+    variant::LruBy,
     zone::ZoneKind,
 };
 

@@ -13,9 +13,10 @@ use crate::{
     event::Event,
     frame::Holdings,
     gfp::{AllocRequest, Mark, Urgency},
-    lru::{LruBy, LruKind},
+    lru::LruKind,
     pageblock::ZoneIndex,
     step::{Step, TICK, Wait},
+    variant::LruBy,
     watermark,
     zone::ZoneKind,
 };

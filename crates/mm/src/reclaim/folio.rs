@@ -11,12 +11,13 @@ use crate::{
     cx::Cx,
     event::Event,
     frame::{FrameFlag, Held},
-    lru::{LruKind, NewAnon, Taken},
+    lru::{LruKind, Taken},
     page_table::Level,
     primitive::{self, TlbFlush},
     pte::Pte,
     spaces::Entry,
     swap::{SlotFlag, SwapSlot},
+    variant::NewAnon,
 };
 
 /// The fate of a folio.

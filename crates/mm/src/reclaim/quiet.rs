@@ -14,12 +14,13 @@ use crate::{
     cx::Cx,
     event::Event,
     frame::{Frame, FrameFlag},
-    lru::{LruBy, LruKind, Quiet, QuietFolio, QuietLists},
+    lru::{LruKind, Quiet, QuietFolio, QuietLists},
     page_table::Pmd,
     primitive,
     shrinker::SlabScan,
     spaces::SpaceId,
     step::RUN,
+    variant::LruBy,
 };
 
 /// How a try to take a step has ended.

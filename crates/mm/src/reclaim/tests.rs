@@ -240,7 +240,7 @@ fn reclaim_mapped(files: &mut Files, pages: u64) -> (Shootdowns, Shootdowns) {
         was_preempted: false,
         alone_until: Time(0),
     });
-    let (list, mut taken) = ((0, mm.variant().lru_new_anon.list()), Taken::default());
+    let (list, mut taken) = ((0, LruKind::of_new_anon(mm.variant().lru_new_anon)), Taken::default());
     mm.isolate_folios(&mut cx, list, pages, ZoneKind::Movable, &mut taken);
     for head in taken.as_slice() {
         mm.test_and_clear_used(&mut spaces, &mut cx, *head);

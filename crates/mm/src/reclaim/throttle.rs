@@ -10,10 +10,10 @@ use crate::{
     cx::Cx,
     event::Event,
     gfp::{AllocRequest, Mark},
-    lru::LruBy,
     pageblock::ZoneIndex,
     reclaim::RETRIES_MAX,
     step::TICK,
+    variant::LruBy,
     zone::ZoneKind,
 };
 

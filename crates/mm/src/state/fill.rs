@@ -11,7 +11,7 @@ use crate::{
     Frame, Mm,
     address_space::{AddressSpace, MMAP_BASE},
     alloc::NoMemory,
-    buddy::{Block, ListEnd, ORDERS, types_merge},
+    buddy::{Block, ORDERS, types_merge},
     cost::Prices,
     cx::Cx,
     event::Counters,
@@ -22,6 +22,7 @@ use crate::{
     pageblock::{MigrateType, ZoneIndex},
     pte::Pte,
     slab::Cache,
+    variant::ListEnd,
     vma::PageRange,
 };
 
@@ -431,7 +432,7 @@ fn map_all(
         } else {
             // On its way to a list.
             mm.frames.mark(block.pfn, FrameFlag::InBatch, true);
-            mm.frames.mark(block.pfn, FrameFlag::Active, mm.variant.lru_new_anon.list().is_active());
+            mm.frames.mark(block.pfn, FrameFlag::Active, LruKind::of_new_anon(mm.variant.lru_new_anon).is_active());
             mm.lru_add(cx, block.pfn, block.order);
         }
     }

@@ -280,3 +280,196 @@ pub enum NumaHintsCow {
     /// 80d47f5de5e3, 5.17).
     ReferencedOnce,
 }
+
+/// In which order a request compacts and reclaims, and when it gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum SlowPath {
+    /// A request compacts without waiting, reclaims, and compacts once more. One for up to 8 frames begins again and again;
+    /// one for a huge page gives up as soon as others are in its way.
+    Fixed,
+    /// A request compacts first for large blocks, and begins again for as long as reclaim or compaction promise something.
+    ByProgress,
+}
+
+/// When a request that compacts first gives up right after that, instead of reclaiming.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum GivesUp {
+    /// Where compaction was put off because it failed lately, if one for a large block shall not try hard.
+    Deferred,
+    /// As `ByProgress`; and a request for a pageblock or more that is not to try very hard fails where compaction was put off
+    /// or found too little free to begin with.
+    Pageblocks,
+    /// Where it was put off or found too little free to begin with, if one for a large block shall not try hard.
+    NotBegun,
+    /// As `Deferred`; and a task's request for a pageblock that shall not try hard gives up whatever compaction came to (posted
+    /// in October 2018, never merged).
+    WholeBlocks,
+}
+
+/// When pages are taken out of a balloon for want of memory, where the host allows it (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum BalloonDeflates {
+    /// Nothing.
+    Never,
+    /// When a request has no memory, instead of the OOM killer (`virtio_balloon_oom_notify`).
+    OnOom,
+    /// Reclaim, as out of a cache (`virtio_balloon_shrinker_scan`).
+    Shrinker,
+}
+
+/// Which end of a free list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ListEnd {
+    /// Allocated next.
+    Head,
+    /// Allocated last.
+    Tail,
+}
+
+/// When a zone is compacted enough for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactEnds {
+    /// When it is above its Low mark for that order, and there is a block, or one to steal.
+    AboveLow,
+    /// When there is a block; one of another type at once for movable requests and asynchronous compaction, else at the end
+    /// of the pageblock.
+    AtBlock,
+    /// When there is a block, as for `AtBlock`, but looked for at the end of a pageblock only.
+    AtPageblock,
+}
+
+/// How asynchronous compaction behaves when others want the lock that it wants, or the CPU that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactContended {
+    /// Compaction ends, puts back the frames that it has, and says so to its caller.
+    Aborts,
+    /// Compaction waits for the lock, and ends after the pageblock.
+    GoesOn,
+}
+
+/// How compaction treats huge pages in its way. No release moves them: up to 6.8 compaction leaves all compound pages alone, and
+/// since then those of a pageblock's size (`skip_isolation_on_order`, mm/compaction.c, v6.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactHugePages {
+    /// The search for pages looks at the first frame, that for free frames at each of them. Their pageblocks are marked as
+    /// ones where nothing is to be had, also for the time when the huge pages are gone.
+    ByFrame,
+    /// As `ByFrame`, but both searches pass a huge page at once.
+    ByPage,
+    /// Their pageblocks are left out before anything is looked at.
+    ByBlock,
+}
+
+/// Which mark a zone must hold, with room for the move, before it is compacted; and when it is asked whether memory is
+/// short rather than fragmented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CompactMark {
+    /// Low; always.
+    Low,
+    /// Low for orders above 3, else Min; for orders above 3.
+    ByOrder,
+}
+
+/// The pages that a store to a shared page takes over instead of copying them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CowReuse {
+    /// Those of folios that nobody else maps (`reuse_swap_page`).
+    ByMappings,
+    /// Those to whose folio there is no other reference, such as that of a CPU's batch of new folios.
+    ByReferences,
+    /// As `ByReferences`, after this CPU's batch was drained.
+    ByReferencesDrained,
+}
+
+/// On which node the huge page of a collapsed range is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum CollapseTarget {
+    /// That of its first page.
+    FirstPage,
+    /// That of most of its pages; of several, the next after the last one that was chosen.
+    MostInTurn,
+    /// That of most of its pages; of several, the first.
+    Most,
+}
+
+/// The allocator of the huge pages that faults ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ThpRequests {
+    /// khugepaged, which then looks at processes too (patch 4 of the series).
+    Khugepaged,
+    /// khugepaged, which does no more when it was woken for that ("maybe just skip the collapse scanning altogether", the end
+    /// of its cover letter).
+    KhugepagedUnscanned,
+    /// A thread of each node ("if each node had own khugepaged just for the THP allocation work", ibid.).
+    NodeThreads,
+}
+
+/// The owner of LRU lists: a zone or a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum LruBy {
+    /// Each zone.
+    Zone,
+    /// Each node.
+    Node,
+}
+
+/// Where new anonymous folios begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum NewAnon {
+    /// As not yet known to be in use (5.9).
+    Inactive,
+    /// In use.
+    Active,
+}
+
+/// `/sys/kernel/mm/transparent_hugepage/defrag`: what a fault does to get a huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ThpDefrag {
+    /// Reclaims and compacts.
+    Always,
+    /// Wakes those who do (4.6).
+    Defer,
+    /// Wakes them, and reclaims and compacts for mappings with `MADV_HUGEPAGE` (4.11).
+    DeferMadvise,
+    /// Reclaims and compacts for mappings with `MADV_HUGEPAGE`.
+    Madvise,
+    /// Takes what is there.
+    Never,
+}
+
+/// From which nodes faults take huge pages (`alloc_pages_vma`, mm/mempolicy.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ThpNodes {
+    /// From any, the local one first.
+    Any,
+    /// From the local one.
+    Local,
+    /// From the local one, but from any where the fault may reclaim: rather far than reclaimed.
+    LocalUnlessReclaims,
+    /// From the local one with all effort, then, where the fault may reclaim, from any with little.
+    LocalThenOnce,
+    /// From the local one without much effort, then from any.
+    LocalFirst,
+    /// From the local one, where a fault compacts once and never reclaims (`__GFP_ONLY_COMPACT`, posted in August 2018).
+    LocalCompacted,
+    /// As `LocalCompacted`; then from any, compacting once, if the local one has not enough free base pages either.
+    LocalCompactedUnlessShort,
+    /// From the local one if it has one above its Low mark; then from any with all effort.
+    LocalFast,
+    /// From the local one, but from any for mappings with `MADV_HUGEPAGE`.
+    LocalUnlessAdvised,
+    /// From the local one for mappings with `MADV_HUGEPAGE`, which stands for a `MADV_HUGEPAGE_FORCE_LOCAL`; for others as
+    /// `LocalUnlessReclaims`.
+    LocalIfAdvised,
+}
+
+/// How mappings without an address are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MmapAlign {
+    /// At base pages.
+    Base,
+    /// At huge pages from 2 MiB on.
+    LargeAtHuge,
+    /// At huge pages where the length is a multiple of 2 MiB.
+    MultiplesAtHuge,
+}

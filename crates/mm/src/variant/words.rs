@@ -4,20 +4,11 @@
 use units::Bytes;
 
 use super::{
-    CompactStall, EmptyReserve, FallbackRules, HighAtomic, HugeCow, InodeShrink, LastResort, MarkStep, Merging,
-    MmapLock, MovableMarks, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces, PcpDrain, PcpFree, PcpHighRule, PcpLists,
-    RatioZero, Scheduler, SlubCpuPartial, Takes, ThpZones, Value, WatermarkBoost, WatermarkOrders, Whole,
-};
-use crate::{
-    alloc::slow::{GivesUp, SlowPath},
-    balloon::BalloonDeflates,
-    buddy::ListEnd,
-    compact::{CompactContended, CompactEnds, CompactHugePages, CompactMark},
-    fault::CowReuse,
-    khugepaged::{CollapseTarget, ThpRequests},
-    lru::{LruBy, NewAnon},
-    thp::{ThpDefrag, ThpNodes},
-    vma::MmapAlign,
+    BalloonDeflates, CollapseTarget, CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactStall,
+    CowReuse, EmptyReserve, FallbackRules, GivesUp, HighAtomic, HugeCow, InodeShrink, LastResort, ListEnd, LruBy,
+    MarkStep, Merging, MmapAlign, MmapLock, MovableMarks, NewAnon, NumaFilter, NumaHintsCow, NumaPeriod, NumaPlaces,
+    PcpDrain, PcpFree, PcpHighRule, PcpLists, RatioZero, Scheduler, SlowPath, SlubCpuPartial, Takes, ThpDefrag,
+    ThpNodes, ThpRequests, ThpZones, Value, WatermarkBoost, WatermarkOrders, Whole,
 };
 
 impl Whole for bool {

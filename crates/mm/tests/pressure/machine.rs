@@ -1,9 +1,5 @@
 //! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
 
-use mm::daemon::Daemon;
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::mistakes::Seeded;
 use mm::{
     ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
     address_space::{AddressSpace, MMAP_BASE},
@@ -12,6 +8,7 @@ use mm::{
     compact::kcompactd::CompactMemory,
     cost::{Prices, Work},
     cx::Cx,
+    daemon::Daemon,
     event::{Counters, Event},
     fault::{Access, FaultDone},
     fork::Fork,
@@ -19,12 +16,14 @@ use mm::{
     khugepaged::NeedsLock,
     step::{Step, Wait},
     swap::{SwapMedium, SwapSlot, SwapSpec},
-    thp::ThpDefrag,
     touch::Touch,
     unmap::Unmap,
-    variant,
+    variant::{self, ThpDefrag},
     vma::PageRange,
 };
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::mistakes::Seeded;
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, NodeId, Order, Pfn, Picos, Time, Vpn};
 
 pub(crate) struct Setup {

@@ -14,8 +14,7 @@ use mistakes::Seeded;
 use mm::{
     event::{Counters, Event},
     swap::SwapMedium,
-    thp::ThpDefrag,
-    variant,
+    variant::{self, ThpDefrag},
 };
 
 const MIB: u64 = 256;

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
     event::Event,
-    fault::CowReuse,
-    lru::{LruBy, NewAnon},
+    variant::{CowReuse, LruBy, NewAnon},
 };
 
 use crate::{

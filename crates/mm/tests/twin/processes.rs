@@ -9,7 +9,8 @@ use mm::{
     event::Event,
     slab::{Cache, SlabAllocator},
     thp::ThpEnabled,
-    vma::{HugeAdvice, MmapAlign},
+    variant::MmapAlign,
+    vma::HugeAdvice,
 };
 
 use crate::{

@@ -1,6 +1,11 @@
 //! Touching memory and its faults once more, in the same bounded steps: time is measured in pages touched.
 
-use mm::{event::Event, fault::FaultDone, thp::ThpNodes, variant::HugeCow, vma::HugeAdvice};
+use mm::{
+    event::Event,
+    fault::FaultDone,
+    variant::{HugeCow, ThpNodes},
+    vma::HugeAdvice,
+};
 
 use crate::{
     huge_copy::{Copied, HugeCopy},

@@ -5,14 +5,14 @@ use units::{CpuId, Time};
 use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
     Mm, Spaces, Variant,
-    alloc::slow::SlowPath,
-    compact::{CompactContended, CompactPriority, CompactResult, Compacted, Contention, DirectCompact},
+    compact::{CompactPriority, CompactResult, Compacted, Contention, DirectCompact},
     cost::Cause,
     cx::{Circumstances, Cx},
     event::Event,
     frame::Holdings,
     pageblock::ZoneIndex,
     step::Step,
+    variant::{CompactContended, SlowPath},
 };
 
 impl Lab {

@@ -5,11 +5,12 @@ use units::{NodeId, Order, Pfn};
 use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
     AllocRequest, Variant,
-    alloc::slow::{AllocControl, SlowPath},
-    compact::{CompactHugePages, CompactPriority, CompactResult, DirectCompact},
+    alloc::slow::AllocControl,
+    compact::{CompactPriority, CompactResult, DirectCompact},
     event::Event,
     pageblock::ZoneIndex,
     step::{Step, Wait},
+    variant::{CompactHugePages, SlowPath},
     vma::PageRange,
 };
 

@@ -147,7 +147,7 @@ fn up_to_4_7_old_and_new_page_wait_among_new_folios() {
         let (mut lab, id) = small_with(version);
         lab.step(ME, |mm, _, cx| mm.lru_add_drain_all(cx));
         let sources = lab.frames_of(id)[..2].to_vec();
-        let list = lab.mm.variant().lru_new_anon.list();
+        let list = LruKind::of_new_anon(lab.mm.variant().lru_new_anon);
         // One of them is not in use.
         assert_eq!(lab.mm.isolate_lru(sources[0]), Some(list), "{version}");
         lab.mm.putback_lru(sources[0], false);

@@ -6,10 +6,11 @@ use super::lab::{Lab, ME, rules};
 use super::{fixed::behind_huge_pages, random};
 use crate::{
     Variant,
-    compact::{CompactControl, CompactHugePages, CompactPriority, DirectCompact},
+    compact::{CompactControl, CompactPriority, DirectCompact},
     event::Event,
     pageblock::{MigrateType, ZoneIndex},
     step::Step,
+    variant::CompactHugePages,
 };
 
 /// A switch of a variant.

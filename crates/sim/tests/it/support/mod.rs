@@ -4,8 +4,8 @@ use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     cost::Prices,
     khugepaged::KhugepagedSettings,
-    thp::{ThpDefrag, ThpEnabled},
-    variant,
+    thp::ThpEnabled,
+    variant::{self, ThpDefrag},
 };
 use sim::{Config, EntryFuture};
 use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
