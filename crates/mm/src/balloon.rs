@@ -15,11 +15,10 @@ use crate::{
     alloc::slow::AllocControl,
     cost::{Cause, Work},
     cx::Cx,
-    daemon::Daemon,
     event::Event,
     frame::{Frame, Held, Holdings},
     gfp::{AllocRequest, Mobility},
-    news::News,
+    news::{Daemon, News},
     step::{Step, Wait},
     variant::BalloonDeflates,
 };

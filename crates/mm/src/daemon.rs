@@ -2,13 +2,13 @@
 //! (v4.20): the kernel threads of memory management, one row each.
 //! Differs: what they do is here; when and where they run is decided outside, by what this table says.
 //!
-//! A new kernel thread is a file with its state and its step, and a row here.
+//! A new kernel thread is a file with its state and its step, a name in `news.rs`, and a row here.
 
 use units::{NodeId, Picos};
 
 use crate::{
-    Mm, Spaces, compact::kcompactd::CHECK_INTERVAL, cx::Cx, frame::Holdings, khugepaged::NeedsLock, slab::REAP_CPU,
-    step::Step, variant::ThpRequests,
+    Mm, Spaces, compact::kcompactd::CHECK_INTERVAL, cx::Cx, frame::Holdings, khugepaged::NeedsLock, news::Daemon,
+    slab::REAP_CPU, step::Step, variant::ThpRequests,
 };
 
 /// For what a kernel thread is there once.
@@ -54,20 +54,17 @@ pub struct Row {
     step: fn(&mut Mm, &mut Spaces, &mut Cx<'_>, Turn) -> Step<()>,
 }
 
-macro_rules! daemons {
-    ($($(#[doc = $about:literal])* $daemon:ident { $($field:tt)* })*) => {
-        /// A kernel thread of memory management.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Daemon { $($(#[doc = $about])* $daemon,)* }
-
+macro_rules! rows {
+    ($($daemon:ident { $($field:tt)* })*) => {
         impl Daemon {
-            /// Every one, in the order in which they are started, and in which those are told that one step has woken.
-            pub const ALL: &[Self] = &[$(Self::$daemon,)*];
-
             /// The thread's row of the table.
             pub fn row(self) -> &'static Row {
-                static ROWS: &[Row] = &[$(Row { $($field)* },)*];
-                &ROWS[self as usize]
+                match self {
+                    $(Self::$daemon => {
+                        static ROW: Row = Row { $($field)* };
+                        &ROW
+                    })*
+                }
             }
         }
     };
@@ -81,8 +78,7 @@ fn no_lock(_: &Mm, _: &Spaces) -> Option<NeedsLock> {
     None
 }
 
-daemons! {
-    /// Keeps memory of a node free.
+rows! {
     Kswapd {
         name: "kswapd",
         scope: Scope::Node,
@@ -94,7 +90,6 @@ daemons! {
         holdings: |mm, node| mm.nodes()[node].kswapd.holdings(),
         step: |mm, spaces, cx, turn| mm.step_kswapd(spaces, cx, turn.node),
     }
-    /// Writes files to the disk.
     Flusher {
         name: "flush",
         scope: Scope::Machine,
@@ -106,7 +101,6 @@ daemons! {
         holdings: |mm, _| mm.flusher_holdings(),
         step: |mm, spaces, cx, _| mm.step_flusher(spaces, cx),
     }
-    /// Compacts a node's memory.
     Kcompactd {
         name: "kcompactd",
         scope: Scope::Node,
@@ -118,7 +112,6 @@ daemons! {
         holdings: Mm::kcompactd_holdings,
         step: |mm, spaces, cx, turn| mm.step_kcompactd(spaces, cx, turn.node),
     }
-    /// Makes huge pages of base pages.
     Khugepaged {
         name: "khugepaged",
         scope: Scope::Machine,
@@ -130,7 +123,6 @@ daemons! {
         holdings: |mm, _| mm.khugepaged.holdings(),
         step: |mm, spaces, cx, turn| mm.step_khugepaged(spaces, cx, turn.has_lock),
     }
-    /// Allocates huge pages of a node for faults, by a rule; as nice as khugepaged, whose work it is.
     ThpThread {
         name: "kthpd",
         scope: Scope::Node,
@@ -142,7 +134,6 @@ daemons! {
         holdings: |mm, node| mm.nodes()[node].thp_thread.holdings(),
         step: |mm, spaces, cx, turn| mm.step_thp_thread(spaces, cx, turn.node),
     }
-    /// Tells a hypervisor which blocks are free: a worker of the kernel's queue for such things.
     Reporter {
         name: "kworker/reporting",
         scope: Scope::Machine,
@@ -154,7 +145,6 @@ daemons! {
         holdings: |mm, _| mm.reporter_holdings(),
         step: |mm, _, cx, _| mm.step_reporter(cx),
     }
-    /// Takes idle objects out of a CPU's arrays of SLAB: a worker of each CPU.
     CacheReap {
         name: "kworker/cache_reap",
         scope: Scope::Cpu,
@@ -166,7 +156,6 @@ daemons! {
         holdings: |_, _| Holdings::default(),
         step: |mm, _, cx, _| mm.step_cache_reap(cx),
     }
-    /// Takes memory from a guest for its host: another such worker.
     Balloon {
         name: "kworker/balloon",
         scope: Scope::Machine,

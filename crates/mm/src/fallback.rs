@@ -4,11 +4,11 @@
 use units::{ExtfragKind, Order, Pfn};
 
 use crate::{
-    alloc::stall::STALL_ORDER,
     buddy::{Block, Buddy},
     cx::Cx,
     event::Event,
     frame::{Frame, FrameFlag, FrameTable},
+    gfp::STALL_ORDER,
     pageblock::MigrateType,
     variant::{FallbackRules, LastResort, ListEnd, Variant},
 };

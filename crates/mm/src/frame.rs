@@ -18,7 +18,7 @@ use self::word::{
 
 use crate::{
     gfp::Mobility,
-    lru::LruKind,
+    lru_kind::LruKind,
     pageblock::{MigrateType, Pageblocks, ZoneIndex},
     slab::{Object, Slab},
 };
@@ -26,6 +26,10 @@ use crate::{
 /// Processes related by fork, which may share anonymous frames. 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FamilyId(pub u16);
+
+/// Number of an address space, in the order of creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpaceId(pub u32);
 
 /// A part of a file of at most [`SegmentId::PAGES`] pages. 28 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,6 +6,12 @@ use units::{NodeId, Order};
 
 use crate::{mempolicy::NodeMask, zone::ZoneKind};
 
+/// Orders above this one are not worth much trouble.
+// PAGE_ALLOC_COSTLY_ORDER, include/linux/mmzone.h (v6.1).
+pub(crate) const COSTLY: Order = Order(3);
+/// Blocks of this order and larger ones are worth no stall (`fragment_stall_order`).
+pub(crate) const STALL_ORDER: Order = Order(COSTLY.0 + 1);
+
 /// A watermark that a zone must stay above for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {

@@ -3,7 +3,8 @@
 //! | Linux                    | here                           | left out |
 //! |--------------------------|--------------------------------|----------|
 //! | `include/linux/mmzone.h` | `zone.rs`                      | HighMem (64-bit only) |
-//! | `include/linux/mmzone.h` | `zone_state.rs`                | |
+//! | `include/linux/mmzone.h` | `zone_state.rs`, `lru_kind.rs` | |
+//! | arch/x86/kernel/e820.c, ACPI | `machine.rs`               | ranges |
 //! | `include/linux/mmzone.h` | `pageblock.rs`                 | |
 //! | `include/linux/mm_types.h` | `frame.rs`, `frame/`         | |
 //! | `mm/slab_common.c`       | `slab.rs`                      | caches but those of VMAs, processes, files and XFS |
@@ -16,7 +17,7 @@
 //! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/`, `alloc/lent.rs` | reserves for tasks that reclaim |
 //! | `mm/oom_kill.c`          | `oom.rs`                       | scores set by users, the reaper's work, memcg |
 //! | `mm/page_alloc.c`        | `buddy.rs`                     | |
-//! | `mm/shuffle.c`           | `shuffle.rs`                   | |
+//! | `mm/shuffle.c`           | `shuffle.rs`, `splitmix.rs`                   | |
 //! | `mm/page_reporting.c`    | `reporting.rs`                 | |
 //! | `mm/page_poison.c`       | `poison.rs`                    | pages that compaction takes from free lists |
 //! | `drivers/virtio/virtio_balloon.c` | `balloon.rs`          | migration of its pages, statistics |
@@ -99,6 +100,8 @@ pub mod line;
 pub mod list;
 mod list_order;
 pub mod lru;
+pub mod lru_kind;
+pub mod machine;
 pub mod mempolicy;
 pub mod migrate;
 pub mod mistake;
@@ -130,6 +133,7 @@ mod soak;
 pub mod spaces;
 pub mod spin;
 pub mod split;
+mod splitmix;
 pub mod state;
 pub mod step;
 pub mod swap;
@@ -150,14 +154,15 @@ use units::{CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
 
 pub use block_map::{Band, BlockUse, ZoneCompaction};
 pub use fallback::Extfrag;
-pub use frame::{ControlId, FamilyId, Frame, FrameTable};
+pub use frame::{ControlId, FamilyId, Frame, FrameTable, SpaceId};
 pub use gfp::{AllocRequest, Mark, Mobility, Urgency};
+pub use machine::{MachineSpec, NodeSpec, ZoneSpec};
 pub use mempolicy::{Mempolicy, NodeMask};
-pub use node::{MachineSpec, Node, NodeSpec, ZoneSpec};
+pub use node::Node;
 pub use pageblock::MigrateType;
 pub use pcp::{PcpHigh, PcpLimits};
 pub use per_node::PerNode;
-pub use spaces::{SpaceId, Spaces};
+pub use spaces::Spaces;
 pub use variant::{UnknownRelease, Variant};
 pub use watermark::{Marks, automatic_min_free_kbytes};
 pub use zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView};
@@ -170,7 +175,8 @@ use cx::Cx;
 use event::Counters;
 use folio_lock::FolioWaits;
 use khugepaged::{Khugepaged, ThpAvail};
-use lru::{Lru, LruKind};
+use lru::Lru;
+use lru_kind::LruKind;
 use news::News;
 use oom::Oom;
 use page_cache::PageCache;

@@ -116,7 +116,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::access::order::mix;
+    use crate::splitmix::mix;
 
     #[test]
     fn order_is_that_of_a_map_by_arrival() {

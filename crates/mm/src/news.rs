@@ -3,7 +3,42 @@
 
 use units::{NodeId, Pfn};
 
-use crate::{Mm, SpaceId, daemon::Daemon, frame::ControlId};
+use crate::{Mm, SpaceId, frame::ControlId};
+
+/// A kernel thread of memory management.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Daemon {
+    /// Keeps memory of a node free.
+    Kswapd,
+    /// Writes files to the disk.
+    Flusher,
+    /// Compacts a node's memory.
+    Kcompactd,
+    /// Makes huge pages of base pages.
+    Khugepaged,
+    /// Allocates huge pages of a node for faults, by a rule; as nice as khugepaged, whose work it is.
+    ThpThread,
+    /// Tells a hypervisor which blocks are free: a worker of the kernel's queue for such things.
+    Reporter,
+    /// Takes idle objects out of a CPU's arrays of SLAB: a worker of each CPU.
+    CacheReap,
+    /// Takes memory from a guest for its host: another such worker.
+    Balloon,
+}
+
+impl Daemon {
+    /// Every one, in the order in which they are started, and in which those are told that one step has woken.
+    pub const ALL: &[Self] = &[
+        Self::Kswapd,
+        Self::Flusher,
+        Self::Kcompactd,
+        Self::Khugepaged,
+        Self::ThpThread,
+        Self::Reporter,
+        Self::CacheReap,
+        Self::Balloon,
+    ];
+}
 
 /// News of a step for others, in the order in which they are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

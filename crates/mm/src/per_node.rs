@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 
 use units::NodeId;
 
-use crate::node::{MachineSpec, NodeSpec};
+use crate::machine::{MachineSpec, NodeSpec};
 
 /// Something of each node of the machine, by the node's number; numbers may have gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        node::{MachineSpec, NodeSpec, ZoneSpec},
+        machine::{MachineSpec, NodeSpec, ZoneSpec},
         zone::ZoneKind,
     };
 

@@ -12,7 +12,6 @@ use crate::{
     Mm,
     cx::Cx,
     frame::{Frame, FrameTable},
-    mistake::Mistake,
     zone::Settings,
 };
 
@@ -47,11 +46,6 @@ impl Mm {
     /// (`virtballoon_validate`).
     pub(crate) fn may_report(&self) -> bool {
         self.on_free == OnFree::Nothing || self.device_knows_poison
-    }
-
-    /// Does the device leave alone what is reported (`poison_val`)?
-    pub(crate) fn device_keeps(&self) -> bool {
-        self.on_free == OnFree::Poison && self.device_knows_poison && !self.does_reporter(Mistake::DiscardsPoisoned)
     }
 
     /// A block is about to be freed (`free_pages_prepare`).

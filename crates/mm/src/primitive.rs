@@ -8,7 +8,7 @@ use units::{Bytes, Order, Picos, Vpn};
 use crate::{
     cost::{Cause, Work},
     cx::Cx,
-    spaces::SpaceId,
+    frame::SpaceId,
 };
 
 /// Up to so many pages are flushed from the TLB one by one; for more, all of it is flushed.

@@ -12,13 +12,13 @@ use crate::{
     buddy::Block,
     cost::Cause,
     cx::Cx,
-    daemon::Daemon,
     event::Event,
     frame::{Frame, Held, Holdings, NIL},
     gfp::Urgency,
     mistake::{Mistake, Seeded},
-    news::News,
+    news::{Daemon, News},
     pageblock::{MigrateType, ZoneIndex},
+    poison::OnFree,
     primitive,
     step::{Step, Wait},
     variant::ListEnd,
@@ -111,6 +111,11 @@ enum Walked {
 }
 
 impl Mm {
+    /// Does the device leave alone what is reported (`poison_val`)?
+    pub(crate) fn device_keeps(&self) -> bool {
+        self.on_free == OnFree::Poison && self.device_knows_poison && !self.does_reporter(Mistake::DiscardsPoisoned)
+    }
+
     /// A device takes reports (`page_reporting_register`). What is free at that moment is reported first. Nothing is where
     /// pages hold something of which the device does not know.
     pub fn register_reporting(&mut self, spec: ReportingSpec, now: Time) {

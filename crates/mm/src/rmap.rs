@@ -158,17 +158,6 @@ impl Rmap {
 }
 
 impl Mm {
-    /// The control that takes this step holds a block until its next one: nobody else sees it.
-    pub(crate) fn isolate(&mut self, cx: &Cx, pfn: Pfn, order: Order) {
-        self.frames.set(pfn, Frame::Isolated { owner: cx.control(), order });
-    }
-
-    /// Is a block still the one that the control left behind?
-    pub(crate) fn assert_isolated(&self, cx: &Cx, pfn: Pfn, order: Order) {
-        let owner = cx.control();
-        assert_eq!(self.frames.get(pfn), Frame::Isolated { owner, order }, "frame {pfn} is held by {owner:?}");
-    }
-
     /// A folio that was just allocated gets its first mapping (`page_add_new_anon_rmap`), and goes on its way to the LRU
     /// lists (`lru_cache_add_inactive_or_unevictable`).
     #[inline]

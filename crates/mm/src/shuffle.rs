@@ -8,10 +8,10 @@ use units::Pfn;
 
 use crate::{
     Mm,
-    access::order::{SPLITMIX_STEP, mix},
     buddy::Buddy,
     frame::FrameTable,
     pageblock::{MigrateType, ZoneIndex},
+    splitmix::{SPLITMIX_STEP, mix},
     variant::ListEnd,
 };
 

@@ -7,16 +7,12 @@ use std::collections::BTreeMap;
 use units::{Order, Pfn, Vpn};
 
 use crate::{
-    Mm,
+    Mm, SpaceId,
     address_space::AddressSpace,
     frame::{FamilyId, Frame, FrameTable},
     page_table::{Pmd, PmdSlot, TableId},
     pte::Pte,
 };
-
-/// Number of an address space, in the order of creation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SpaceId(pub u32);
 
 /// Every address space that uses one memory. Apart from it, so that an operation on one of them may change both.
 #[derive(Clone, Debug, Default)]

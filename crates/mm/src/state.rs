@@ -14,7 +14,7 @@ use units::{NodeId, Order};
 
 pub use self::system::System;
 use crate::{
-    Mm, Settings, Variant, address_space::AddressSpace, buddy::ORDERS, lru::LruKind, node::MachineSpec,
+    Mm, Settings, Variant, address_space::AddressSpace, buddy::ORDERS, lru_kind::LruKind, machine::MachineSpec,
     pageblock::MigrateType, zone::ZoneKind,
 };
 

@@ -6,7 +6,7 @@ use crate::{
     cost::{Cause, Work},
     cx::Cx,
     event::Event,
-    spaces::SpaceId,
+    frame::SpaceId,
 };
 
 /// The address spaces that CPUs run, and the requests of the step to CPUs that run one of them.

@@ -4,7 +4,7 @@
 
 use units::{NodeId, Order};
 
-use crate::{Frame, MigrateType, Mm, ZoneKind, lru::LruKind, node::Node};
+use crate::{Frame, MigrateType, Mm, ZoneKind, lru_kind::LruKind, node::Node};
 
 /// The use of memory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]

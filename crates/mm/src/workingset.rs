@@ -11,7 +11,7 @@ use crate::{
     cx::Cx,
     event::Event,
     frame::FrameFlag,
-    lru::LruKind,
+    lru_kind::LruKind,
     page_cache::{InodeId, PageFlag},
     variant::NewAnon,
 };

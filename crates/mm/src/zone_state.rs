@@ -13,7 +13,7 @@ use crate::{
     fallback::Want,
     frame::{Frame, FrameTable},
     gfp::{AllocRequest, Mark, Urgency},
-    node::ZoneSpec,
+    machine::ZoneSpec,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
     variant::{HighAtomic, ListEnd, Variant, WatermarkBoost},

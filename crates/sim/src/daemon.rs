@@ -5,8 +5,8 @@ mod lock;
 
 use mm::{
     SpaceId,
-    daemon::{Daemon, Scope},
-    news::News,
+    daemon::Scope,
+    news::{Daemon, News},
     step::{Step, Wait},
 };
 use units::{CpuId, NodeId, Pfn, Picos, Time};

@@ -13,9 +13,9 @@ use std::{cell::RefCell, pin::Pin, rc::Rc};
 use mm::{
     Mm, SpaceId, Spaces,
     cost::{Cause, Work},
-    daemon::Daemon,
     event::{Counters, Event},
     frame::Held,
+    news::Daemon,
     page_table::Pmd,
 };
 use os::{Advice, MapSpec, Os, Placement, VmRange};

@@ -254,7 +254,7 @@ fn describe(operation: &Operation) -> (What, Option<Vpn>) {
 
 #[cfg(test)]
 mod tests {
-    use mm::{cost::Cause, daemon::Daemon};
+    use mm::{cost::Cause, news::Daemon};
 
     use super::*;
 

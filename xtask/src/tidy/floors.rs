@@ -27,14 +27,16 @@ const WHOLE: &str = "lib.rs";
 /// Files and folders of each floor, the lowest first. The longest name that fits a file decides.
 #[rustfmt::skip]
 const FLOORS: [&[&str]; 8] = [
-    &["variant.rs", "variant/", "gfp.rs", "mempolicy.rs", "zone.rs"],
+    &["variant.rs", "variant/", "gfp.rs", "machine.rs", "mempolicy.rs", "zone.rs"],
     &[
         "alloc/lent.rs", "bandwidth.rs", "bandwidth/", "cost.rs", "cost/", "cx.rs", "event.rs", "frame.rs", "frame/",
-        "line.rs", "list.rs", "list_order.rs", "news.rs", "pageblock.rs", "per_node.rs", "per_zone.rs", "primitive.rs", "spin.rs",
+        "line.rs", "list.rs", "list_order.rs", "lru_kind.rs", "news.rs", "pageblock.rs", "per_node.rs", "primitive.rs",
+        "slab/kinds.rs", "spin.rs", "splitmix.rs",
         "step.rs", "tlb.rs",
     ],
     &[
-        "alloc.rs", "alloc/", "block_census.rs", "buddy.rs", "fallback.rs", "node.rs", "pcp.rs", "pcp/", "poison.rs",
+        "alloc.rs", "alloc/", "block_census.rs", "buddy.rs", "fallback.rs", "node.rs", "pcp.rs", "pcp/", "per_zone.rs",
+        "poison.rs",
         "reserve.rs", "shuffle.rs", "slab.rs", "slab/", "watermark.rs", "zone_state.rs",
     ],
     &[

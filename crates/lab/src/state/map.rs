@@ -7,7 +7,7 @@ use linux::{
 use mm::{
     MigrateType, ZoneKind,
     buddy::ORDERS,
-    lru::LruKind,
+    lru_kind::LruKind,
     state::{FrameMap, Seen, Shmem, ZoneCounts},
 };
 use units::{NodeId, Pfn};

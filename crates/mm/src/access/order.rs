@@ -4,7 +4,7 @@
 
 use units::Vpn;
 
-use crate::{page_table::Level, vma::PageRange};
+use crate::{page_table::Level, splitmix::mix, vma::PageRange};
 
 /// Parts of a range that are as long, and as far from each other, all over it; the last one may be cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,17 +150,6 @@ impl Order {
         }
         self.piece = self.nth_piece();
     }
-}
-
-/// Between two states of `splitmix64` (Steele, Lea and Flood, OOPSLA 2014).
-pub(crate) const SPLITMIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The number that `splitmix64` draws in a state; the next state is that much further by its constant.
-pub(crate) fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(SPLITMIX_STEP);
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
 }
 
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {

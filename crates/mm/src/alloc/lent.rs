@@ -1,7 +1,7 @@
 //! Linux: none; what __alloc_pages_slowpath() has come to when a step's allocation is tried again (v4.1 to v6.1).
 //! Differs: a step does not wait in its middle: it asks for memory, ends, and is taken again with what there is.
 
-use units::{Errno, Pfn};
+use units::{Errno, Order, Pfn};
 
 use crate::{Mm, cx::Cx, frame::Frame, gfp::AllocRequest, step::Step};
 
@@ -93,6 +93,17 @@ impl NoMemory {
 }
 
 impl Mm {
+    /// The control that takes this step holds a block until its next one: nobody else sees it.
+    pub(crate) fn isolate(&mut self, cx: &Cx, pfn: Pfn, order: Order) {
+        self.frames.set(pfn, Frame::Isolated { owner: cx.control(), order });
+    }
+
+    /// Is a block still the one that the control left behind?
+    pub(crate) fn assert_isolated(&self, cx: &Cx, pfn: Pfn, order: Order) {
+        let owner = cx.control();
+        assert_eq!(self.frames.get(pfn), Frame::Isolated { owner, order }, "frame {pfn} is held by {owner:?}");
+    }
+
     /// The block that the slow path has got for a request, if this is the one.
     pub(crate) fn take_given(&mut self, cx: &mut Cx, request: &AllocRequest) -> Option<Pfn> {
         let given = cx.memory.given.take_if(|given| given.request == *request)?;

@@ -21,7 +21,7 @@ use crate::{
     compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
     cx::Cx,
     frame::{Held, Holdings},
-    gfp::{AllocRequest, Effort, Mark, Mobility, Urgency},
+    gfp::{AllocRequest, COSTLY, Effort, Mark, Mobility, Urgency},
     pageblock::ZoneIndex,
     primitive,
     reclaim::DirectReclaim,
@@ -29,9 +29,6 @@ use crate::{
     variant::{GivesUp, SlowPath},
 };
 
-/// Orders above this one are not worth much trouble.
-// PAGE_ALLOC_COSTLY_ORDER, include/linux/mmzone.h (v6.1).
-pub(crate) const COSTLY: Order = Order(3);
 /// Times without progress after which nothing more is tried.
 // MAX_RECLAIM_RETRIES, mm/internal.h (v6.1).
 const RECLAIM_RETRIES_MAX: u32 = 16;

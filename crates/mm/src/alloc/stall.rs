@@ -10,7 +10,7 @@ use units::{NodeId, Order, Picos, Time};
 
 use crate::{
     Mm,
-    alloc::slow::{AllocControl, COSTLY, Next, Phase},
+    alloc::slow::{AllocControl, Next, Phase},
     cx::Cx,
     event::Event,
     gfp::{AllocRequest, Mobility},
@@ -20,8 +20,6 @@ use crate::{
     variant::Variant,
 };
 
-/// Blocks of this order and larger ones are worth no stall (`fragment_stall_order`).
-pub(crate) const STALL_ORDER: Order = Order(COSTLY.0 + 1);
 /// By how many pageblocks a stall raises marks: one, and two for each type that requests ask for (`MIGRATE_PCPTYPES`).
 const STALL_BLOCKS: u64 = 1 + 2 * 3;
 /// How long it sleeps at most: HZ/50.

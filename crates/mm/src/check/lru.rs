@@ -6,7 +6,7 @@ use units::CpuId;
 use super::{Broken, Walk, broken, ensure};
 use crate::{
     frame::{Frame, FrameFlag},
-    lru::LruKind,
+    lru_kind::LruKind,
     pageblock::ZoneIndex,
 };
 

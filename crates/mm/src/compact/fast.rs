@@ -8,11 +8,11 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm,
-    alloc::slow::COSTLY,
     buddy::Block,
     compact::control::{CompactControl, FastStart},
     cx::Cx,
     event::Event,
+    gfp::COSTLY,
     pageblock::MigrateType,
     primitive,
     step::RUN,

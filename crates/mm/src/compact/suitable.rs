@@ -7,10 +7,9 @@ use units::Order;
 
 use crate::{
     Mm,
-    alloc::slow::COSTLY,
     buddy::Buddy,
     compact::Suitable,
-    gfp::{Mark, Urgency},
+    gfp::{COSTLY, Mark, Urgency},
     pageblock::ZoneIndex,
     variant::CompactMark,
     watermark,
@@ -163,7 +162,7 @@ impl Mm {
     pub(crate) fn too_many_isolated(&self, zone: ZoneIndex) -> bool {
         let (mut listed, mut isolated) = (0, 0);
         for at in self.nodes[self.zones[zone].node].zones() {
-            listed += crate::lru::LruKind::ALL.iter().map(|kind| self.lru.zone_frames(at, *kind)).sum::<u64>();
+            listed += crate::lru_kind::LruKind::ALL.iter().map(|kind| self.lru.zone_frames(at, *kind)).sum::<u64>();
             isolated += self.lru.zone_isolated(at, false) + self.lru.zone_isolated(at, true);
         }
         isolated > listed / 2

@@ -8,9 +8,8 @@ use super::node_alloc::NodeAlloc;
 use crate::{
     Mm, Spaces,
     cx::Cx,
-    daemon::Daemon,
     frame::Holdings,
-    news::News,
+    news::{Daemon, News},
     step::{Step, Wait},
     thp::ThpEnabled,
 };

@@ -15,7 +15,7 @@ use crate::{
     event::Event,
     frame::Holdings,
     gfp::{Mark, Urgency},
-    lru::LruKind,
+    lru_kind::LruKind,
     pageblock::ZoneIndex,
     reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
     step::{RUN, Step, Wait},

@@ -2,7 +2,7 @@ use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
 use crate::{
-    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, daemon::Daemon, event::Counters,
+    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, cost::Prices, event::Counters, news::Daemon,
     pageblock::ZoneIndex, variant::named,
 };
 

@@ -4,13 +4,14 @@
 
 use units::{CpuId, NodeId, Order, Pfn};
 
-use super::{LruKind, RUN_MAX};
+use super::RUN_MAX;
 use crate::{
     Mm,
     cost::{Cause, Work},
     cx::Cx,
     event::Event,
     frame::{FrameFlag, Held},
+    lru_kind::LruKind,
     pageblock::ZoneIndex,
     zone::ZoneKind,
 };

@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 
 use units::{Pfn, Picos};
 
-use super::{Lru, LruKind, RUN_MAX};
+use super::{Lru, RUN_MAX};
 use crate::{
     cost::Work,
     cx::Cx,
-    frame::{FrameFlag, FrameTable, Links, NIL},
+    frame::{FrameFlag, FrameTable, Links, NIL, SpaceId},
     list::List,
+    lru_kind::LruKind,
     pageblock::ZoneIndex,
-    spaces::SpaceId,
     zone::ZoneKind,
 };
 

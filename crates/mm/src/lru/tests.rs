@@ -2,7 +2,7 @@ use units::{Bytes, NodeId, Time, Vpn};
 
 use super::*;
 use crate::{
-    AllocRequest, FamilyId, MachineSpec, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, check, cost::Prices,
+    AllocRequest, FamilyId, LruKind, MachineSpec, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec, check, cost::Prices,
     event::Counters, variant,
 };
 

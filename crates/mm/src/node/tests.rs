@@ -1,4 +1,7 @@
+use units::{CpuId, Frames, Order, Pfn};
+
 use super::*;
+use crate::{MachineSpec, NodeSpec, ZoneSpec};
 
 fn machine(distances: &[&[u32]], cpus: &[u32], normal: &[u32]) -> MachineSpec {
     let mut start = 0;

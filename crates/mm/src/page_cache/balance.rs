@@ -7,7 +7,7 @@
 use units::{NodeId, Picos, Time};
 
 use super::PageCache;
-use crate::{Mm, cx::Cx, frame::ControlId, lru::LruKind, pageblock::ZoneIndex, step::Wait};
+use crate::{Mm, cx::Cx, frame::ControlId, lru_kind::LruKind, pageblock::ZoneIndex, step::Wait};
 
 /// Ticks of a second, as in distribution kernels.
 const HZ: i64 = 250;

@@ -14,9 +14,8 @@ use super::{
 use crate::{
     Mm, Spaces,
     cx::Cx,
-    daemon::Daemon,
     frame::Holdings,
-    news::News,
+    news::{Daemon, News},
     primitive,
     step::{Step, Wait},
 };

@@ -14,6 +14,7 @@ use crate::{
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
+    gfp::COSTLY,
     gfp::Mobility,
     pageblock::MigrateType,
     pcp::{PcpHigh, PcpLimits, stack::Stack},
@@ -22,9 +23,6 @@ use crate::{
 
 /// Types that have lists here (`MIGRATE_PCPTYPES`).
 const TYPES: usize = 3;
-/// Orders up to this one have lists here, besides huge pages.
-// PAGE_ALLOC_COSTLY_ORDER, include/linux/mmzone.h (v6.1).
-const COSTLY: Order = Order(3);
 /// Blocks that a refill draws at least, where batches are larger than one frame.
 // __rmqueue_pcplist, mm/page_alloc.c (v6.1).
 const LEAST_REFILL: u32 = 2;

@@ -7,6 +7,7 @@ use crate::{
     cost::{Prices, Work},
     event::{Counters, Event},
     host::{Discard, HostSpec},
+    mistake::Mistake,
     reporting::ReportingSpec,
     step::{Step, Wait},
     variant,

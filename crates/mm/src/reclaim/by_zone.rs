@@ -8,12 +8,11 @@ use units::{NodeId, Order, Time};
 use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction, throttle::CONGESTION};
 use crate::{
     Mm,
-    alloc::slow::COSTLY,
     compact::Suitable,
     cx::Cx,
     event::Event,
-    gfp::{AllocRequest, Mark, Urgency},
-    lru::LruKind,
+    gfp::{AllocRequest, COSTLY, Mark, Urgency},
+    lru_kind::LruKind,
     pageblock::ZoneIndex,
     shrinker::Demand,
     step::RUN,

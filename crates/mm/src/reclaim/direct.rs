@@ -7,13 +7,12 @@ use units::{NodeId, Order};
 use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl};
 use crate::{
     Mm, Spaces,
-    alloc::slow::COSTLY,
     compact::Suitable,
     cx::Cx,
     event::Event,
     frame::Holdings,
-    gfp::{AllocRequest, Mark, Urgency},
-    lru::LruKind,
+    gfp::{AllocRequest, COSTLY, Mark, Urgency},
+    lru_kind::LruKind,
     pageblock::ZoneIndex,
     step::{Step, TICK, Wait},
     variant::LruBy,

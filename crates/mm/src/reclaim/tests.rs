@@ -10,7 +10,7 @@ use crate::{
     fault::Access,
     frame::{ControlId, FrameFlag},
     lru::Taken,
-    node::{MachineSpec, NodeSpec, ZoneSpec},
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
     pageblock::MigrateType,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,

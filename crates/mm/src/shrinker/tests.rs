@@ -7,7 +7,7 @@ use crate::{
     event::Counters,
     fault::{Access, FaultDone},
     frame::FrameFlag,
-    node::{MachineSpec, NodeSpec, ZoneSpec},
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
     touch::Touch,
     variant::named,
     vma::PageRange,

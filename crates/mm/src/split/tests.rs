@@ -8,7 +8,7 @@ use crate::{
     cost::Prices,
     event::Counters,
     fault::Access,
-    lru::LruKind,
+    lru_kind::LruKind,
     step::Step,
     touch::Touch,
     variant::named,

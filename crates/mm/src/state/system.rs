@@ -4,7 +4,7 @@
 use units::{Frames, Pfn};
 
 use super::{Draw, Drawn, FrameMap, Seen};
-use crate::{lru::LruKind, node::MachineSpec, zone::ZoneKind};
+use crate::{lru_kind::LruKind, machine::MachineSpec, zone::ZoneKind};
 
 /// Frames that a process gets side by side, of which up to all are still there: what a per-CPU list is refilled with at a time
 /// (`zone_batchsize`, mm/page_alloc.c, 4.1, in zones of 512 MiB and more).

@@ -1,7 +1,6 @@
 //! Everything at once: tasks that fault huge pages, fork, give up parts and end, kswapd, kcompactd and khugepaged, the OOM
 //! killer; and a device, moves and allocations that fail. What a process wrote is what it finds.
 
-use mm::daemon::Daemon;
 use mm::{
     AllocRequest, ControlId, SpaceId,
     compact::kcompactd::CompactMemory,
@@ -10,6 +9,7 @@ use mm::{
     fork::Fork,
     host::{Discard, HostSpec},
     khugepaged::{KhugepagedSettings, NeedsLock},
+    news::Daemon,
     reporting::ReportingSpec,
     step::Step,
     unmap::Unmap,

@@ -6,12 +6,12 @@
 
 use units::{Order, Picos};
 
-use super::{AllocControl, COSTLY, DirectCompact, DirectReclaim, Next, Phase};
+use super::{AllocControl, DirectCompact, DirectReclaim, Next, Phase};
 use crate::{
     Mm,
     compact::{CompactPriority, CompactResult, Compacted, Contention},
     cx::Cx,
-    gfp::{Effort, Mobility},
+    gfp::{COSTLY, Effort, Mobility},
     step::Wait,
 };
 

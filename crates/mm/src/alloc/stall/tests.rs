@@ -3,7 +3,7 @@ use units::{CpuId, Pfn};
 use super::*;
 use crate::{
     MachineSpec, MigrateType, NodeSpec, Settings, Spaces, ZoneKind, ZoneSpec, alloc::slow::Supply, cost::Prices,
-    daemon::Daemon, event::Counters, gfp::Mark, kswapd::Kswapd, step::Step, variant::patched,
+    event::Counters, gfp::Mark, kswapd::Kswapd, news::Daemon, step::Step, variant::patched,
 };
 
 const USER: AllocRequest = AllocRequest::gfp_highuser_movable(NodeId(0));

@@ -5,9 +5,9 @@ use units::{NodeId, Order};
 use super::lab::{Lab, ME, rules};
 use crate::{
     AllocRequest, Variant, ZoneKind,
-    daemon::Daemon,
     event::Event,
     frame::Holdings,
+    news::Daemon,
     pageblock::ZoneIndex,
     step::{Step, Wait},
 };

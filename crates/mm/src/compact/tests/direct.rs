@@ -119,12 +119,12 @@ fn the_same_run_twice_is_the_same() {
 fn pages_keep_their_place_on_the_lists_and_their_rights() {
     let (mut lab, id) = Lab::fragmented(16, rules("v6.1"));
     let before = [
-        lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru::LruKind::InactiveAnon),
+        lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru_kind::LruKind::InactiveAnon),
         lab.spaces.get(id).unwrap().rss_pages(),
     ];
     lab.compact(Lab::request(), CompactPriority::SyncLight);
     let after = [
-        lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru::LruKind::InactiveAnon),
+        lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru_kind::LruKind::InactiveAnon),
         lab.spaces.get(id).unwrap().rss_pages(),
     ];
     assert_eq!(before, after);

@@ -11,7 +11,7 @@ use crate::{
     event::Event,
     fault::{Access, FaultDone},
     frame::{FrameFlag, Holdings},
-    lru::LruKind,
+    lru_kind::LruKind,
     migrate::{Migrate, MigrateMode},
     pageblock::ZoneIndex,
     pte::Pte,

@@ -1,7 +1,7 @@
 //! Linux: none; the series of 2015, each of its patches alone and all of them, on one node and on two.
 //! Differs: nobody else runs.
 
-use crate::{AllocRequest, cost::Work, daemon::Daemon, variant::patched};
+use crate::{AllocRequest, cost::Work, news::Daemon, variant::patched};
 
 use super::*;
 

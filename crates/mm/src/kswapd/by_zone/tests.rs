@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec, check,
     cost::Prices,
-    daemon::Daemon,
     event::Counters,
+    news::Daemon,
     reclaim::DirectReclaim,
     variant::{Variant, named},
 };
