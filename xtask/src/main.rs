@@ -103,8 +103,9 @@ enum Command {
     /// fewer than five times over all cases. Exits with 1 when a case failed.
     Swarm(swarm::Options),
     /// The checks that clippy does not have: crate arrows, file names and sizes, banned words, manifest comments, mm's table
-    /// of files, comments that name nobody (their number may only fall), and ties of mm that run upward (so may theirs)
-    Tidy,
+    /// of files, comments that name nobody (their number may only fall), ties of mm that run upward (so may theirs), and circles
+    /// of files (so may their sizes)
+    Tidy(tidy::Options),
     /// Make the environment that the tests of the Python package run in: python/tests/requirements.txt, under target/python
     ///
     /// Needs python3 with venv, and a network. `cargo xtask test` needs none, and skips these tests without the environment.
@@ -139,7 +140,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Soak { times } => soak(times),
         Command::Values => values(),
         Command::Swarm(options) => swarm::run(&workspace()?, &options),
-        Command::Tidy => Ok(code(tidy::run(&workspace()?)?)),
+        Command::Tidy(options) if options.circles => tidy::list_circles(&workspace()?).map(|()| ExitCode::SUCCESS),
+        Command::Tidy(_) => Ok(code(tidy::run(&workspace()?)?)),
         Command::Python => python::make(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the house rules that the compiler and clippy do not know.
 
 mod arrows;
+mod circles;
 mod floors;
 mod index;
 mod links;
@@ -9,12 +10,14 @@ mod openings;
 mod prose;
 mod source;
 mod subject;
+mod ties;
 mod tree;
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use anyhow::{Context, Result};
 use cargo_metadata::Metadata;
+use clap::Args;
 
 /// One breach of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +40,14 @@ impl fmt::Display for Finding {
     }
 }
 
+#[derive(Args)]
+pub(crate) struct Options {
+    /// List the circles of files of every crate instead, with the names that tie each: files that use each other, directly or
+    /// by way of others
+    #[arg(long)]
+    pub(crate) circles: bool,
+}
+
 /// Prints what it finds and returns how much that was.
 pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     let root = workspace.workspace_root.as_std_path();
@@ -45,7 +56,7 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     let files = tree::files(root)?;
     findings.extend(index::check(&read(root, index::TABLE)?, &files));
     let mut openings = Vec::new();
-    let mut mm = Vec::new();
+    let mut sources = Vec::new();
     let mut pages = BTreeMap::new();
     for path in &files {
         findings.extend(tree::check_name(path));
@@ -58,9 +69,7 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
         findings.extend(tree::check_paths_in(path, text));
         findings.extend(source::check(path, text));
         openings.extend(openings::in_file(path, text));
-        if path.starts_with(floors::FOLDER) {
-            mm.push((path.clone(), text.to_owned()));
-        }
+        sources.push((path.clone(), text.to_owned()));
         if Path::new(path).extension().is_some_and(|extension| extension == "md") {
             pages.insert(path.clone(), text.to_owned());
         }
@@ -69,8 +78,13 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     let (long, sentences) = prose::check(&pages);
     findings.extend(long);
     findings.extend(openings::check(&openings, |path| openings::times_of(root, path)));
-    let (upward, ties) = floors::check(&mm, &read(root, floors::LIST)?)?;
+    let crates = ties::of_crates(&sources)?;
+    let (upward, ties) = match crates.get(floors::CRATE) {
+        Some(mm) => floors::check(mm, &read(root, floors::LIST)?),
+        None => Default::default(),
+    };
     findings.extend(upward);
+    findings.extend(circles::check(&crates, &read(root, circles::LIST)?));
     findings.sort();
     for finding in &findings {
         println!("{finding}");
@@ -84,6 +98,16 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     }
     println!("tidy: {} found", findings.len());
     Ok(findings.len())
+}
+
+/// Prints the circles of files of every crate.
+pub(crate) fn list_circles(workspace: &Metadata) -> Result<()> {
+    let root = workspace.workspace_root.as_std_path();
+    let sources = tree::files(root)?.into_iter().filter(|path| path.starts_with("crates/"));
+    let sources: Vec<(String, String)> =
+        sources.filter_map(|path| fs::read_to_string(root.join(&path)).ok().map(|text| (path, text))).collect();
+    print!("{}", circles::text(&ties::of_crates(&sources)?));
+    Ok(())
 }
 
 fn read(root: &Path, path: &str) -> Result<String> {
