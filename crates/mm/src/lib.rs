@@ -7,7 +7,7 @@
 //! | arch/x86/kernel/e820.c, ACPI | `machine.rs`               | ranges |
 //! | `include/linux/mmzone.h` | `pageblock.rs`                 | |
 //! | `include/linux/mm_types.h` | `frame.rs`, `frame/`         | |
-//! | `mm/slab_common.c`       | `slab.rs`                      | caches but those of VMAs, processes, files and XFS |
+//! | `mm/slab_common.c`       | `slab.rs`, `slab/kinds.rs`     | caches but those of VMAs, processes, files and XFS |
 //! | `mm/slub.c`              | `slab/slub.rs`                 | partial slabs of other nodes, sheaves (6.18) |
 //! | `mm/slab.c`              | `slab/arrays.rs`, `slab/layout.rs`, `slab/reap.rs` | colours, lists off slabs, mempolicy |
 //! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` | |

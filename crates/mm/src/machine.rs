@@ -1,4 +1,4 @@
-//! Linux: the memory map of x86 (arch/x86/kernel/e820.c), and the tables of nodes (ACPI's SRAT and SLIT), as the manager gets them.
+//! Linux: the memory map of arch/x86/kernel/e820.c, and the tables of nodes, ACPI's SRAT and SLIT, as the manager gets them.
 //! Differs: zones are given, not made of ranges.
 
 use units::{CpuId, Frames, NodeId, Order, Pfn};

@@ -25,13 +25,8 @@ mod unmap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
-    Mobility, Settings, Urgency, Variant, ZoneKind,
-    event::Event,
-    fault::Access,
-    slab::SlabAllocator,
-    thp::ThpEnabled,
-    variant::{self, SlowPath},
-    vma::HugeAdvice,
+    Mobility, Settings, Urgency, Variant, ZoneKind, event::Event, fault::Access, slab::SlabAllocator, thp::ThpEnabled,
+    variant, vma::HugeAdvice,
 };
 
 use model::Wish;
@@ -82,7 +77,7 @@ const BOOSTS: [u32; 4] = [15_000, 150_000, 15_000, 0];
 pub(crate) fn rules(name: &str) -> Variant {
     let (base, patches) = variant::split_patches(name).unwrap();
     let rules = if patches.is_empty() { *variant::named(base) } else { variant::patched(base, &patches) };
-    Variant { lru_by: mm::variant::LruBy::Node, slab_by_scanned: false, ..rules }
+    Variant { lru_by: variant::LruBy::Node, slab_by_scanned: false, ..rules }
 }
 
 /// The rules of a seed, and its settings as far as they follow from it.
@@ -269,7 +264,7 @@ impl Stream {
             only: numbers.one_in(5),
             urgency,
             wakes: !numbers.one_in(4),
-            reclaims: slow_path == SlowPath::ByProgress || !numbers.one_in(5),
+            reclaims: slow_path == variant::SlowPath::ByProgress || !numbers.one_in(5),
         }
     }
 
