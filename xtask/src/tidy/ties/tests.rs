@@ -49,3 +49,112 @@ fn imports_paths_and_calls_are_ties() {
          kswapd.rs -> buddy.rs: free\n"
     );
 }
+
+#[test]
+fn names_tie_to_the_file_that_defines_them() {
+    let ties = ties(&[
+        ("lib.rs", "mod alloc; mod swap; pub use alloc::Slow; pub struct Mm;"),
+        (
+            "alloc.rs",
+            "mod stall; pub use stall::{Slow, order}; use crate::swap; fn f() { stall::applies(); swap::go(); }",
+        ),
+        ("alloc/stall.rs", "pub struct Slow; pub enum Why { Late } pub fn applies() {} pub fn order() {}"),
+        (
+            "swap.rs",
+            "use crate::alloc; pub fn go() { alloc::order(); inner::f(); } mod inner { use super::super::Slow; }",
+        ),
+        ("thp.rs", "use crate::alloc::stall::Why::{self, Late as L}; fn f() { let order = 1; g(order); }"),
+        ("zone.rs", "pub use crate::alloc::order; fn f() { let order = 1; g(order); }"),
+        ("slab.rs", "use crate::alloc::stall::*; fn f(_: Why) {}"),
+        ("outside.rs", "use anyhow::anyhow; use std::mem::{self, swap}; fn f() { mem::swap(); Self::f(); }"),
+    ]);
+    assert_eq!(
+        ties,
+        "alloc.rs -> alloc/stall.rs: applies\n\
+         alloc.rs -> swap.rs: go\n\
+         slab.rs -> alloc/stall.rs: Why\n\
+         swap.rs -> alloc/stall.rs: Slow, order\n\
+         thp.rs -> alloc/stall.rs: Why\n"
+    );
+}
+
+/// The files that `user.rs` with this text uses, with the names, and with the types and methods of a small crate.
+fn ties_of_user(text: &str) -> String {
+    let text = format!("use crate::Mm; {text}");
+    let all = ties(&[
+        ("lib.rs", "mod a; pub struct Mm { pub cache: a::Cache, pub nodes: Vec<Option<Box<a::Node>>> }"),
+        (
+            "a.rs",
+            "pub struct Node { pub thp: Thp, pub rows: PerNode<Row> } pub struct Cache; pub struct Thp; \
+             pub struct Row(pub Thp, u64); pub struct PerNode<T>(Vec<T>); pub enum Entry { Huge(Thp), Empty { of: Cache } }",
+        ),
+        ("cache.rs", "impl crate::a::Cache { pub fn find(&self) -> Option<crate::a::Node> {} pub fn len(&self) {} }"),
+        (
+            "thp.rs",
+            "use crate::a::*; impl Thp { pub fn split(&self) {} pub fn only_here(&self) {} pub fn test(&self) {} }",
+        ),
+        (
+            "per_node.rs",
+            "use crate::a::*; impl<T> PerNode<T> { pub fn at(&self) -> &T {} pub fn each(&self, f: impl Fn(&T)) {} }",
+        ),
+        (
+            "row.rs",
+            "impl crate::a::Row { pub fn test(&self) {} pub fn of(c: &crate::a::Cache) -> Result<Self, u8> {} }",
+        ),
+        ("shrink.rs", "pub trait Shrink { fn shrink(&self); } impl Shrink for crate::a::Thp { fn shrink(&self) {} }"),
+        ("user.rs", &text),
+    ]);
+    let of_user = all.lines().filter_map(|line| line.strip_prefix("user.rs -> "));
+    of_user.filter(|line| !line.starts_with("a.rs: ")).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn calls_tie_to_the_file_of_the_method() {
+    for (text, expected) in [
+        ("fn f(mm: &mut Mm) { mm.cache.find(); }", "cache.rs: find"),
+        ("impl Mm { fn f(&self) { self.cache.len(); self.nodes.len(); self.nodes.find(); } }", "cache.rs: len"),
+        ("fn f(mm: &Mm) { let x = &mm.cache; for y in z { x.find(); } }", "cache.rs: find"),
+        ("fn f(mm: &Mm) { for node in mm.nodes.iter().flatten() { node.thp.split(); } }", "thp.rs: split"),
+        ("fn f(mm: &Mm) { if let Some(node) = &mm.nodes[0] && x { node.thp.split() } }", "thp.rs: split"),
+        (
+            "fn f(mm: &Mm) -> R { mm.nodes.iter().map(|node| node.rows.at()).for_each(|row| row.test()) }",
+            "per_node.rs: at; row.rs: test",
+        ),
+        ("fn f(node: &crate::a::Node) { node.rows.each(|row| row.0.test()); }", "per_node.rs: each; thp.rs: test"),
+        (
+            "fn f(mm: &Mm) { let Some(node) = mm.cache.find() else { return }; node.thp.test(); }",
+            "cache.rs: find; thp.rs: test",
+        ),
+        ("fn f(c: &C) -> R { crate::a::Row::of(c)?.test(); }", "row.rs: of, test"),
+        (
+            "fn f(e: Entry) { match e { Entry::Huge(x) => x.test(), Entry::Empty { of } => of.find() } } use crate::a::Entry;",
+            "cache.rs: find; thp.rs: test",
+        ),
+        ("fn f(mm: &Mm) { assert!(mm.cache.find().is_some(), \"{}\", 1); }", "cache.rs: find"),
+        ("fn f(shrinker: &dyn crate::shrink::Shrink) { shrinker.shrink() }", "shrink.rs: Shrink, shrink"),
+        ("fn f(thp: &crate::a::Thp) { thp.shrink() }", ""),
+        ("type Rows = Vec<crate::a::Row>; fn f(rows: &Rows) { rows[1].test(); rows.len(); }", "row.rs: test"),
+    ] {
+        assert_eq!(ties_of_user(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_name_that_one_type_has_is_taken_for_that_type() {
+    for (text, expected) in [
+        ("fn f() { unknown().only_here(); }", "thp.rs: only_here"),
+        // Two types have the first, std the second, a trait the third; the fourth is called on a type from outside.
+        ("fn f() { unknown().test(); unknown().find(); unknown().shrink(); }", ""),
+        ("fn f(path: &std::path::Path) { path.only_here(); 1.only_here(); }", ""),
+    ] {
+        assert_eq!(ties_of_user(text), expected, "{text}");
+    }
+    let files = [
+        ("crates/mm/src/a.rs", "pub struct A; impl A { pub fn frames(&self) {} pub fn blocks(&self) {} }"),
+        ("crates/mm/src/b.rs", "fn f() { order().frames(); order().blocks(); }"),
+        ("crates/units/src/order.rs", "pub struct Order; impl Order { pub fn frames(self) {} }"),
+    ];
+    let sources = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+    let crates = of_crates(&sources).expect("they parse");
+    assert_eq!(crates["mm"].ties, [("b.rs".to_owned(), "a.rs".to_owned(), "blocks".to_owned())].into());
+}

@@ -65,7 +65,8 @@ impl Ty {
     /// This type with what `outer` holds in the place of a generic parameter.
     fn filled(&self, outer: &[String]) -> Self {
         let fill = |id: &String| if id == PARAMETER { outer.to_vec() } else { vec![id.clone()] };
-        Self { within: self.within.iter().flat_map(fill).collect(), ..self.clone() }
+        let inputs = self.inputs.iter().map(|input| input.filled(outer)).collect();
+        Self { within: self.within.iter().flat_map(fill).collect(), inputs, ..self.clone() }
     }
 }
 
