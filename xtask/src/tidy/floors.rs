@@ -13,50 +13,54 @@ pub(super) const LIST: &str = "xtask/upward-ties.txt";
 /// The crate whose files have floors.
 pub(super) const CRATE: &str = "mm";
 
-/// Files and folders of each floor, the lowest first. The longest name that fits a file decides.
+/// A room: files and folders whose files may use each other.
+type Room = &'static [&'static str];
+
+/// The floors, the lowest first, and the rooms of each, the lowest first. A file may use its own room, the rooms before it on its
+/// floor, and all floors below. To order a floor, make its room several: `&[&["folio/"], &["swap/", "swap.rs"]]`. The longest
+/// name that fits a file decides.
 #[rustfmt::skip]
-const FLOORS: [&[&str]; 8] = [
-    &["variant.rs", "variant/", "gfp.rs", "machine.rs", "mempolicy.rs", "zone.rs"],
-    &[
+const FLOORS: [&[Room]; 8] = [
+    &[&["variant.rs", "variant/", "gfp.rs", "machine.rs", "mempolicy.rs", "zone.rs"]],
+    &[&[
         "alloc/lent.rs", "bandwidth.rs", "bandwidth/", "cost.rs", "cost/", "cx.rs", "event.rs", "frame.rs", "frame/",
         "line.rs", "list.rs", "list_order.rs", "lru_kind.rs", "news.rs", "pageblock.rs", "per_node.rs", "primitive.rs",
         "slab/kinds.rs", "spin.rs", "splitmix.rs",
         "step.rs", "tlb.rs",
-    ],
-    &[
-        "alloc.rs", "alloc/", "block_census.rs", "buddy.rs", "fallback.rs", "node.rs", "pcp.rs", "pcp/", "per_zone.rs",
-        "poison.rs",
+    ]],
+    &[&[
+        "alloc.rs", "alloc/", "block_census.rs", "buddy.rs", "fallback.rs", "node.rs", "pcp.rs", "pcp/", "per_zone.rs", "poison.rs",
         "reserve.rs", "shuffle.rs", "slab.rs", "slab/", "watermark.rs", "zone_state.rs",
-    ],
-    &[
+    ]],
+    &[&[
         "address_space.rs", "disk.rs", "folio_lock.rs", "fork.rs", "lru.rs", "lru/", "mmu_gather.rs", "page_cache.rs",
         "page_cache/", "page_table.rs", "page_table/", "pte.rs", "rmap.rs", "spaces.rs", "swap.rs", "swap/", "unmap.rs", "vma.rs",
         "vma/", "workingset.rs",
-    ],
-    &[
+    ]],
+    &[&[
         "alloc/slow.rs", "alloc/slow/", "alloc/stall.rs", "compact.rs", "compact/", "kswapd.rs", "kswapd/", "migrate.rs",
         "migrate/", "oom.rs", "reclaim.rs", "reclaim/", "shrinker.rs",
-    ],
-    &[
+    ]],
+    &[&[
         "access.rs", "access/", "fault.rs", "fault/", "gup.rs", "huge_cow.rs", "khugepaged.rs", "khugepaged/",
         "migrate/to_node.rs", "numa_balancing.rs", "numa_balancing/", "numa_hint.rs", "page_cache/fault.rs", "split.rs",
         "swap/fault.rs", "thp.rs", "touch.rs",
-    ],
-    &["balloon.rs", "host.rs", "mistake.rs", "reporting.rs"],
-    &["block_map.rs", "check.rs", "check/", "daemon.rs", "state.rs", "state/", "vmstat.rs"],
+    ]],
+    &[&["balloon.rs", "host.rs", "mistake.rs", "reporting.rs"]],
+    &[&["block_map.rs", "check.rs", "check/", "daemon.rs", "state.rs", "state/", "vmstat.rs"]],
 ];
 
 /// Compares the ties that run upward with the list.
 pub(super) fn check(files: &Files, list: &str) -> (Vec<Finding>, usize) {
     let at = |file: &str| format!("crates/{CRATE}/src/{file}");
-    let homeless = files.names.iter().filter(|file| floor_of(file).is_none());
+    let homeless = files.names.iter().filter(|file| place_of(&FLOORS, file).is_none());
     let mut findings: Vec<Finding> = homeless
         .map(|file| Finding::new(&at(file), 1, "stands on no floor: FLOORS in xtask/src/tidy/floors.rs"))
         .collect();
-    let found = upward(files);
+    let found = upward(&FLOORS, files);
     let known = known(list);
     for (from, to, name) in found.difference(&known) {
-        let message = format!("uses `{name}` of {to}, on a higher floor (house style, 1.11), and {LIST} lacks it");
+        let message = format!("uses `{name}` of {to}, which is higher up (house style, 1.11), and {LIST} lacks it");
         findings.push(Finding::new(&at(from), 1, message));
     }
     for (from, to, name) in known.difference(&found) {
@@ -65,14 +69,22 @@ pub(super) fn check(files: &Files, list: &str) -> (Vec<Finding>, usize) {
     (findings, found.len())
 }
 
-fn upward(files: &Files) -> BTreeSet<Tie> {
-    files.ties.iter().filter(|(from, to, _)| floor_of(from) < floor_of(to)).cloned().collect()
+fn upward(floors: &[&[Room]], files: &Files) -> BTreeSet<Tie> {
+    let goes_up = |(from, to, _): &&Tie| place_of(floors, from) < place_of(floors, to);
+    files.ties.iter().filter(goes_up).cloned().collect()
 }
 
-fn floor_of(file: &str) -> Option<usize> {
-    let fits = |name: &&&str| file == **name || (name.ends_with('/') && file.starts_with(**name));
-    let named = FLOORS.iter().enumerate().flat_map(|(floor, names)| names.iter().map(move |name| (floor, name)));
-    named.filter(|(_, name)| fits(name)).max_by_key(|(_, name)| name.len()).map(|(floor, _)| floor)
+/// Floor and room of a file.
+fn place_of(floors: &[&[Room]], file: &str) -> Option<(usize, usize)> {
+    let fits = |name: &&str| file == *name || (name.ends_with('/') && file.starts_with(*name));
+    let mut best: Option<(usize, (usize, usize))> = None;
+    for (floor, rooms) in floors.iter().enumerate() {
+        for (room, names) in rooms.iter().enumerate() {
+            let longest = names.iter().copied().filter(fits).map(str::len).max();
+            best = best.max(longest.map(|length| (length, (floor, room))));
+        }
+    }
+    best.map(|(_, place)| place)
 }
 
 fn known(list: &str) -> BTreeSet<Tie> {
@@ -90,18 +102,22 @@ fn known(list: &str) -> BTreeSet<Tie> {
 mod tests {
     use super::*;
 
+    /// The files that these ties name.
+    fn files(ties: &[(&str, &str, &str)]) -> Files {
+        let ties = ties.iter().map(|(from, to, name)| ((*from).to_owned(), (*to).to_owned(), (*name).to_owned()));
+        let ties: BTreeSet<Tie> = ties.collect();
+        let names = ties.iter().flat_map(|(from, to, _)| [from.clone(), to.clone()]).collect();
+        Files { names, ties }
+    }
+
     #[test]
     fn the_list_may_only_get_shorter() {
-        let tie = |from: &str, to: &str, name: &str| (from.to_owned(), to.to_owned(), name.to_owned());
-        let files = Files {
-            names: ["frame.rs", "buddy.rs", "daemon.rs", "odd.rs"].map(str::to_owned).into(),
-            ties: [
-                tie("frame.rs", "buddy.rs", "Buddy"),
-                tie("buddy.rs", "daemon.rs", "Daemon"),
-                tie("daemon.rs", "buddy.rs", "Buddy"),
-            ]
-            .into(),
-        };
+        let files = files(&[
+            ("frame.rs", "buddy.rs", "Buddy"),
+            ("buddy.rs", "daemon.rs", "Daemon"),
+            ("daemon.rs", "buddy.rs", "Buddy"),
+            ("daemon.rs", "odd.rs", "Odd"),
+        ]);
         let (findings, count) = check(&files, "buddy.rs -> daemon.rs: Daemon, Row\n");
         let messages: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert_eq!(count, 2);
@@ -113,10 +129,30 @@ mod tests {
 
     #[test]
     fn the_longest_name_decides_the_floor() {
+        let floor_of = |file| place_of(&FLOORS, file).map(|(floor, _)| floor);
         assert_eq!(
             [floor_of("alloc/fair.rs"), floor_of("alloc/slow/fixed.rs"), floor_of("alloc/lent.rs")],
             [Some(2), Some(4), Some(1)]
         );
         assert_eq!(floor_of("new.rs"), None);
+    }
+
+    #[test]
+    fn rooms_of_a_floor_have_an_order() {
+        let floors: [&[Room]; 2] = [&[&["zone.rs"]], &[&["folio/", "lru.rs"], &["swap/"], &["file/", "file.rs"]]];
+        let files = files(&[
+            ("folio/rmap.rs", "lru.rs", "Lru"),
+            ("folio/rmap.rs", "swap/slots.rs", "Slot"),
+            ("lru.rs", "folio/rmap.rs", "Rmap"),
+            ("swap/slots.rs", "lru.rs", "Lru"),
+            ("swap/slots.rs", "file/inode.rs", "Inode"),
+            ("file.rs", "swap/slots.rs", "Slot"),
+            ("file.rs", "zone.rs", "Zone"),
+            ("zone.rs", "lru.rs", "Lru"),
+        ]);
+        let found = upward(&floors, &files);
+        let found: Vec<(&str, &str)> = found.iter().map(|(from, to, _)| (from.as_str(), to.as_str())).collect();
+        let expected = [("folio/rmap.rs", "swap/slots.rs"), ("swap/slots.rs", "file/inode.rs"), ("zone.rs", "lru.rs")];
+        assert_eq!(found, expected);
     }
 }
