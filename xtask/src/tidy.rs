@@ -84,7 +84,8 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
         None => Default::default(),
     };
     findings.extend(upward);
-    findings.extend(circles::check(&crates, &read(root, circles::LIST)?));
+    let (larger, in_circles) = circles::check(&crates, &read(root, circles::LIST)?);
+    findings.extend(larger);
     findings.sort();
     for finding in &findings {
         println!("{finding}");
@@ -92,6 +93,7 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     println!("tidy: {} doc lines name nobody ({} may)", openings.len(), openings::CEILING);
     println!("tidy: {sentences}");
     println!("tidy: {ties} ties of mm run upward ({})", floors::LIST);
+    println!("tidy: {in_circles} files of all crates are in circles ({})", circles::LIST);
     // Said, and not counted: a commit that is there cannot be mended by another one.
     if let Some(problem) = subject::of_newest(root) {
         println!("tidy: {problem}");

@@ -2,8 +2,11 @@
 //!
 //! A name ties to the file that defines it, whoever exports it again; naming or declaring a module and exporting a name are no
 //! ties. A call of a method ties where the type of its receiver can be told ([`types`]). Where it cannot, the one type of the
-//! crate that defines a method of this name is taken, unless std, a trait or another crate has such a method, too. Roots of
-//! crates (`lib.rs`, `main.rs`) and tests are left out.
+//! crate that defines a method of this name is taken, unless std, a trait or another crate has such a method, too. Methods that
+//! implement a trait are none: their callers name the trait. Roots of crates (`lib.rs`, `main.rs`) and tests are left out.
+//!
+//! Macros are not expanded. Their arguments are read as far as they are expressions, and a name that a module does not define is
+//! taken for one that a macro makes there, if the module calls one.
 
 mod body;
 mod scope;
