@@ -10,15 +10,7 @@
 use serde::Serialize;
 use units::{Order, Pfn};
 
-use crate::{
-    Mm,
-    cx::Cx,
-    event::Event,
-    frame::{Frame, FrameTable, Held},
-    mistake::Mistake,
-    poison::OnFree,
-    primitive,
-};
+use crate::{Mm, cx::Cx, event::Event, frame::Held, mistake::Mistake, poison::OnFree, primitive};
 
 /// How the host discards a page that its guest reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -416,18 +408,5 @@ impl Mm {
         }
         cx.count(Event::SimHostDiscards, gone);
         true
-    }
-}
-
-impl FrameTable {
-    /// Says of a free block that the hypervisor knows that it is free (`__SetPageReported`).
-    pub(crate) fn set_reported(&mut self, pfn: Pfn, order: Order) {
-        let list = self.free_list(pfn, order);
-        self.set(pfn, Frame::Free { order, list, reported: true });
-    }
-
-    /// Does the hypervisor know that a free block is free (`PageReported`)?
-    pub(crate) fn is_reported(&self, pfn: Pfn) -> bool {
-        matches!(self.get(pfn), Frame::Free { reported: true, .. })
     }
 }

@@ -36,7 +36,7 @@
 //! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `tlb.rs`       | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs`                  | the queue |
 //! | `mm/huge_memory.c`       | `thp.rs`, `split.rs`           | huge pages of files, sizes other than the PMD's, memcg |
-//! | `mm/huge_memory.c`       | `huge_cow.rs`                  | |
+//! | `mm/huge_memory.c`       | `huge_cow.rs`, `huge_zero.rs`  | |
 //! | `mm/compaction.c`        | `compact.rs`, `compact/`       | CMA, pages of drivers |
 //! | `mm/migrate.c`           | `migrate.rs`, `migrate/`       | pages of drivers, `mbind` with `MPOL_MF_MOVE` |
 //! | `mm/filemap.c`           | `folio_lock.rs`                | all but the lock of a folio |
@@ -94,6 +94,7 @@ pub mod gfp;
 pub mod gup;
 pub mod host;
 mod huge_cow;
+pub mod huge_zero;
 pub mod khugepaged;
 pub mod kswapd;
 pub mod line;
@@ -174,6 +175,7 @@ use cost::{Latency, Prices, latency::Beside};
 use cx::Cx;
 use event::Counters;
 use folio_lock::FolioWaits;
+use huge_zero::HugeZero;
 use khugepaged::{Khugepaged, ThpAvail};
 use lru::Lru;
 use lru_kind::LruKind;
@@ -213,6 +215,8 @@ pub struct Mm {
     pub rmap: Rmap,
     /// Transparent huge pages.
     pub thp: Thp,
+    /// The huge zero page.
+    pub huge_zero: HugeZero,
     /// LRU lists.
     pub lru: Lru,
     /// Kernel objects.
@@ -311,6 +315,7 @@ impl Mm {
             frames,
             rmap,
             thp,
+            huge_zero: HugeZero::default(),
             lru,
             slabs,
             khugepaged,

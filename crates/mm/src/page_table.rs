@@ -5,6 +5,7 @@
 //! Each table's frame is a real allocation; its contents sit in an arena beside. A walk over a range costs one descent per
 //! 512 base pages.
 
+pub(crate) mod huge;
 pub(crate) mod runs;
 
 use std::collections::{BTreeSet, VecDeque};

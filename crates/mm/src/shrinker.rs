@@ -98,7 +98,7 @@ impl Shrinker {
             Self::Buffers => mm.count_buffers(node),
             Self::Journal => mm.count_checkpointed(),
             Self::HugeZero => {
-                if mm.thp.is_huge_zero_unused() {
+                if mm.huge_zero.is_unused() {
                     Order::HUGE.frames().into()
                 } else {
                     0

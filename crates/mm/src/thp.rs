@@ -5,19 +5,13 @@ use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
-    address_space::AddressSpace,
     alloc::NoMemory,
     cx::Cx,
-    event::Event,
-    frame::Frame,
-    gfp::{AllocRequest, Effort, Mark, Mobility},
+    gfp::{AllocRequest, Effort, Mark},
     mempolicy::{HugeReach, Mempolicy},
-    page_table::{Pmd, PmdSlot},
     primitive,
-    pte::Pte,
     variant::{ThpDefrag, ThpNodes},
     vma::{HugeAdvice, PageRange, Vma},
-    zone::ZoneKind,
 };
 
 /// `/sys/kernel/mm/transparent_hugepage/enabled`.
@@ -91,7 +85,7 @@ pub(crate) enum HugeGot {
     Nothing,
 }
 
-/// Transparent huge pages: settings, and the one huge zero page.
+/// Settings of transparent huge pages.
 #[derive(Clone, Debug)]
 pub struct Thp {
     /// `enabled`.
@@ -100,37 +94,12 @@ pub struct Thp {
     pub defrag: ThpDefrag,
     /// `use_zero_page`.
     pub use_zero_page: bool,
-    zero: Option<HugeZero>,
-}
-
-#[derive(Clone, Debug)]
-struct HugeZero {
-    frame: Pfn,
-    /// Address spaces that have mapped it.
-    users: u32,
 }
 
 impl Default for Thp {
     /// The kernel's defaults (4.6 and later) where the build says `always`.
     fn default() -> Self {
-        Self { enabled: ThpEnabled::Always, defrag: ThpDefrag::Madvise, use_zero_page: true, zero: None }
-    }
-}
-
-impl Thp {
-    /// The frame of the huge zero page, once it was needed.
-    pub fn huge_zero_frame(&self) -> Option<Pfn> {
-        self.zero.as_ref().map(|zero| zero.frame)
-    }
-
-    /// Is there a huge zero page that nobody uses?
-    pub(crate) fn is_huge_zero_unused(&self) -> bool {
-        self.zero.as_ref().is_some_and(|zero| zero.users == 0)
-    }
-
-    /// The address spaces that use the huge zero page, as it is: for checks.
-    pub(crate) fn raw_zero_users(&self) -> u32 {
-        self.zero.as_ref().map_or(0, |zero| zero.users)
+        Self { enabled: ThpEnabled::Always, defrag: ThpDefrag::Madvise, use_zero_page: true }
     }
 }
 
@@ -218,105 +187,5 @@ impl Mm {
         let more = u64::from(request.order.frames());
         let has_them = |zone| self.zones[zone].has_above_low(more, request.highest);
         !self.zones_for(&base).into_iter().any(has_them)
-    }
-
-    /// The huge zero page for one more address space (`mm_get_huge_zero_page`); nothing when memory is out.
-    pub(crate) fn get_huge_zero(&mut self, cx: &mut Cx, space: &mut AddressSpace) -> Option<Pfn> {
-        if self.thp.zero.is_none() {
-            let user = AllocRequest::gfp_transhuge_light(self.node_of_cpu(cx.cpu()));
-            let request = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..user };
-            // A request that does not reclaim asks for nothing.
-            let frame = self.alloc(cx, &request).ok()?;
-            self.frames.set(frame, Frame::ZeroHuge);
-            self.clear(cx, frame, Order::HUGE);
-            cx.count(Event::ThpZeroPageAlloc, 1);
-            self.thp.zero = Some(HugeZero { frame, users: 0 });
-        }
-        let zero = self.thp.zero.as_mut().expect("made above");
-        if !space.uses_huge_zero {
-            space.uses_huge_zero = true;
-            zero.users += 1;
-        }
-        Some(zero.frame)
-    }
-
-    /// An address space ends (`mm_put_huge_zero_page`). The page stays until memory is short.
-    pub(crate) fn put_huge_zero(&mut self, space: &AddressSpace) {
-        if space.uses_huge_zero {
-            self.thp.zero.as_mut().expect("the space had it").users -= 1;
-        }
-    }
-
-    /// Frees the huge zero page if nobody uses it, as its shrinker does; says whether.
-    pub fn shrink_huge_zero(&mut self, cx: &mut Cx) -> bool {
-        let unused = self.thp.zero.take_if(|zero| zero.users == 0);
-        if let Some(zero) = &unused {
-            self.free(cx, zero.frame, Order::HUGE);
-        }
-        unused.is_some()
-    }
-}
-
-impl AddressSpace {
-    /// Splits the PMD that maps a huge page across `at`, where a VMA is about to end (`vma_adjust_trans_huge`).
-    pub(crate) fn split_pmd_across(&mut self, mm: &mut Mm, cx: &mut Cx, at: Vpn) {
-        if at != at.huge_start()
-            && let Some(slot) = self.tables.pmd_slot(at)
-            && let Pmd::Huge(_) = self.tables.pmd(slot)
-        {
-            self.split_pmd(mm, cx, slot);
-        }
-    }
-
-    /// Maps the base pages of a huge page one by one, through the table kept for this (`__split_huge_pmd_locked`).
-    pub(crate) fn split_pmd(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) {
-        let huge = self.split_pmd_unflushed(mm, cx, slot);
-        // Counted in base pages whatever they were (`flush_pmd_tlb_range`).
-        primitive::flush_tlb_range(cx, Self::HUGE_PAGES);
-        if mm.variant().thp_splits_at_once && !huge.is_zero_page() {
-            mm.split_with_pmd(cx, huge.pfn());
-        }
-    }
-
-    /// Splits a PMD entry without a flush of the TLB, and returns the old entry.
-    pub(crate) fn split_pmd_unflushed(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) -> Pte {
-        let Pmd::Huge(huge) = self.tables.pmd(slot) else { unreachable!("only a huge page is split") };
-        cx.count(Event::ThpSplitPmd, 1);
-        let table = self.tables.withdraw(slot);
-        for (n, pte) in (0..).zip(self.tables.ptes_mut(table)) {
-            *pte = huge.base_part(n);
-        }
-        primitive::fill_ptes(cx, u64::from(Order::HUGE.frames()));
-        self.tables.link_pte_table(cx, slot, table);
-        // One that is on its way is mapped by nobody, and by base entries when it is there.
-        if !huge.is_zero_page() && !huge.is_migration() {
-            mm.map_huge_by_base(huge.pfn());
-        }
-        huge
-    }
-
-    /// Shares the huge page at `slot` of the parent with a child (`copy_huge_pmd`).
-    pub(crate) fn share_huge(
-        &mut self,
-        child: &mut Self,
-        mm: &mut Mm,
-        cx: &mut Cx,
-        slot: PmdSlot,
-        at: Vpn,
-    ) -> Result<(), NoMemory> {
-        let Pmd::Huge(huge) = self.tables.pmd(slot) else { unreachable!("the caller looked") };
-        let to = child.tables.make_pmd_slot(mm, cx, at)?;
-        let deposit = child.tables.alloc_pte_table(mm, cx)?;
-        let shared = huge.write_protected();
-        if huge.is_zero_page() {
-            mm.get_huge_zero(cx, child).expect("the parent has it");
-        } else {
-            mm.map_huge_again(cx, huge.pfn());
-            child.rss += u64::from(Order::HUGE.frames());
-            self.tables.set_pmd(cx, slot, shared);
-        }
-        child.tables.deposit(to, deposit);
-        child.tables.set_pmd(cx, to, shared);
-        Ok(())
     }
 }

@@ -143,7 +143,7 @@ impl Claims {
                 ensure(in_use == objects, Some(pfn), || format!("{frame:?}, but somebody has {objects}"))
             }
             Frame::ZeroHuge => {
-                let known = mm.thp.huge_zero_frame();
+                let known = mm.huge_zero.frame();
                 ensure(known == Some(pfn), Some(pfn), || format!("{frame:?}, but that is {known:?}"))
             }
             _ => Ok(()),

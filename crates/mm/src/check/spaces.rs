@@ -192,7 +192,7 @@ impl<'a> Spaces<'a> {
         if word & ZERO != 0 {
             sums.zero = true;
             let is = self.mm.frames.get(head);
-            let holds = is == Frame::ZeroHuge && self.mm.thp.huge_zero_frame() == Some(head) && word & WRITABLE == 0;
+            let holds = is == Frame::ZeroHuge && self.mm.huge_zero.frame() == Some(head) && word & WRITABLE == 0;
             return ensure(holds, Some(head), || format!("mapped as the huge zero page by {word:#x}, but {is:?}"));
         }
         self.is_folio(space, head, Order::HUGE, vpn)?;
@@ -231,7 +231,7 @@ impl<'a> Spaces<'a> {
         self.exclusive_writers()?;
         self.named.agree(self.mm)?;
         self.side_tables()?;
-        let (users, counted) = (self.zero_users, self.mm.thp.raw_zero_users());
+        let (users, counted) = (self.zero_users, self.mm.huge_zero.raw_users());
         ensure(users == counted, None, || format!("{users} processes use the huge zero page, not {counted}"))
     }
 

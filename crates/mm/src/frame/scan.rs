@@ -1,4 +1,4 @@
-//! Linux: PageBuddy(), PageLRU() and PageCompound(), include/linux/page-flags.h (v6.1).
+//! Linux: PageBuddy(), PageLRU(), PageCompound() and PageReported(), include/linux/page-flags.h (v6.1).
 //! Differs: one look at a frame answers all of them, for compaction's scanners.
 
 use units::{Order, Pfn};
@@ -7,6 +7,7 @@ use super::{
     ANON, FILE, FREE, FrameFlag, FrameTable, ISOLATED, KIND_MASK, NIL, ORDER_MASK, ZERO_HUGE, unpack_order,
     word::{INTERIOR, SLAB},
 };
+use crate::Frame;
 
 /// A frame as a scanner of compaction sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,5 +50,18 @@ impl FrameTable {
     /// The frame before one on its list, towards the head.
     pub(crate) fn previous_of(&self, pfn: Pfn) -> Option<Pfn> {
         Some(self.links(pfn).prev).filter(|prev| *prev != NIL)
+    }
+}
+
+impl FrameTable {
+    /// Says of a free block that the hypervisor knows that it is free (`__SetPageReported`).
+    pub(crate) fn set_reported(&mut self, pfn: Pfn, order: Order) {
+        let list = self.free_list(pfn, order);
+        self.set(pfn, Frame::Free { order, list, reported: true });
+    }
+
+    /// Does the hypervisor know that a free block is free (`PageReported`)?
+    pub(crate) fn is_reported(&self, pfn: Pfn) -> bool {
+        matches!(self.get(pfn), Frame::Free { reported: true, .. })
     }
 }

@@ -54,7 +54,7 @@ fn the_huge_zero_page_goes_when_memory_is_really_short() {
     let mut counters = Counters::default();
     let mut mm = machine(&mut counters);
     let mut lowest = 12;
-    while mm.thp.huge_zero_frame().is_some() {
+    while mm.huge_zero.frame().is_some() {
         lowest -= 1;
         shrink(&mut mm, &mut Spaces::default(), &mut counters, lowest);
     }
@@ -66,7 +66,7 @@ fn the_huge_zero_page_goes_when_memory_is_really_short() {
     let mut counters = Counters::default();
     let mut mm = machine(&mut counters);
     shrink(&mut mm, &mut Spaces::default(), &mut counters, 0);
-    assert_eq!((mm.thp.huge_zero_frame(), counters.get(Event::SlabsScanned)), (None, 1024));
+    assert_eq!((mm.huge_zero.frame(), counters.get(Event::SlabsScanned)), (None, 1024));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_was_put_off_adds_up() {
         shrink(&mut mm, &mut Spaces::default(), &mut counters, 4);
     }
     // 64 each time, at most twice of what there is: of 1,024 a sixteenth counts, 64 more, and that is a batch.
-    assert_eq!(mm.thp.huge_zero_frame(), None);
+    assert_eq!(mm.huge_zero.frame(), None);
     assert_eq!(counters.get(Event::SlabsScanned), 128);
 }
 
@@ -149,6 +149,6 @@ fn what_a_ratio_leaves_is_asked_for_the_next_time() {
         counters.get(Event::SlabsScanned)
     };
     // Of 512 frames 126, which is less than a batch.
-    assert_eq!((slab(&mut mm, 63), mm.thp.huge_zero_frame().is_some()), (0, true));
-    assert_eq!((slab(&mut mm, 1), mm.thp.huge_zero_frame()), (128, None), "and two more are one");
+    assert_eq!((slab(&mut mm, 63), mm.huge_zero.frame().is_some()), (0, true));
+    assert_eq!((slab(&mut mm, 1), mm.huge_zero.frame()), (128, None), "and two more are one");
 }

@@ -263,7 +263,7 @@ impl World {
             let Frame::Anon { order, .. } = self.machine.mm.frames.get(head) else { panic!("frame {head}") };
             owned.insert(head, order.frames().into());
         }
-        let zero = self.machine.mm.thp.huge_zero_frame().map_or(0, |_| 512);
+        let zero = self.machine.mm.huge_zero.frame().map_or(0, |_| 512);
         assert_eq!(self.machine.allocated(), owned.values().sum::<u64>() + zero, "frames that nobody reaches");
         for head in self.machine.mm.rmap.deferred_splits() {
             assert!(owned.contains_key(&head), "{head} waits for a split, but is free");

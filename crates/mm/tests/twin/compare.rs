@@ -39,7 +39,7 @@ impl Pair {
         self.compare_lru();
         self.compare_slabs();
         self.compare_processes();
-        let huge_zero = self.mm.thp.huge_zero_frame().map(|pfn| pfn.0);
+        let huge_zero = self.mm.huge_zero.frame().map(|pfn| pfn.0);
         assert_eq!(huge_zero, self.twin.huge_zero);
         assert!(
             self.mm.rmap.deferred_splits().map(|pfn| pfn.0).eq(self.twin.deferred.iter().map(|waiting| waiting.head))
