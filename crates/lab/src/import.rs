@@ -136,14 +136,13 @@ fn threads(snapshot: &Snapshot, numbers: &BTreeMap<CpuId, CpuId>) -> Vec<Vec<Cpu
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use units::Bytes;
 
     use super::*;
+    use crate::recordings::recording;
 
-    fn snapshot(recording: &str) -> Snapshot {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/proc").join(recording);
+    fn snapshot(name: &str) -> Snapshot {
+        let dir = recording(&format!("proc/{name}"));
         Snapshot::parse(&Capture::from_dir(&dir).unwrap()).unwrap()
     }
 

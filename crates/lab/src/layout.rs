@@ -95,18 +95,16 @@ fn keep_for_boot(nodes: &mut [Vec<ZoneFacts>], beyond_4g: bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use linux::procfs::{Capture, Snapshot};
 
     use super::*;
-    use crate::import::import;
+    use crate::{import::import, recordings::recording};
 
     /// The recorded machines of 6.1, with and without what the kernel said of their zones.
     #[test]
     fn the_usual_map_is_that_of_recorded_guests() {
         for (shape, mib) in [("1n-512m", 512), ("2n-2g", 2048), ("1n-4g", 4096), ("4n-2g", 2048)] {
-            let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/proc/6.1-{shape}/booted"));
+            let dir = recording(&format!("proc/6.1-{shape}/booted"));
             let recorded = import(&Snapshot::parse(&Capture::from_dir(&dir).unwrap()).unwrap(), shape);
             let mut bare = recorded.clone();
             let nodes = bare.nodes.len() as u64;

@@ -25,6 +25,8 @@ pub mod presentation;
 pub mod prices;
 pub mod provenance;
 pub mod published;
+#[cfg(test)]
+mod recordings;
 pub mod run;
 pub mod sampler;
 mod seed;

@@ -1,7 +1,10 @@
-//! Our arithmetic against kernels that were recorded under QEMU, and one host. `proc/KERNEL-SHAPE/PHASE/` holds the
-//! kernel's texts; `recomputed` ones were taken after the settings were written back.
+//! Our arithmetic against kernels that were recorded under QEMU, and one host. `recordings/proc/KERNEL-SHAPE/PHASE/` holds
+//! the kernel's texts; `recomputed` ones were taken after the settings were written back.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+#[path = "../src/recordings.rs"]
+mod recordings;
+
+use std::{collections::BTreeSet, fs};
 
 use lab::arithmetic::{ArithmeticError, LiveState, Phase, ZoneComparison, compare, view};
 use linux::procfs::{Capture, Snapshot, buddyinfo, pagetypeinfo, vmstat};
@@ -9,22 +12,20 @@ use mm::{
     PcpHigh, Variant, ZoneKind,
     variant::{self, Named},
 };
+use recordings::recording;
 use units::{Frames, NodeId};
-
-fn recordings() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/proc")
-}
 
 /// Names of the recordings of `phase`, such as "6.1-4n-2g/booted".
 fn names(phase: &str) -> Vec<String> {
-    let shapes = fs::read_dir(recordings()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let with_phase = shapes.filter(|shape| recordings().join(shape).join(phase).exists());
+    let shapes =
+        fs::read_dir(recording("proc")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let with_phase = shapes.filter(|shape| recording("proc").join(shape).join(phase).exists());
     let names: BTreeSet<String> = with_phase.map(|shape| format!("{shape}/{phase}")).collect();
     names.into_iter().collect()
 }
 
 fn capture(name: &str) -> Capture {
-    Capture::from_dir(&recordings().join(name)).unwrap()
+    Capture::from_dir(&recording("proc").join(name)).unwrap()
 }
 
 fn snapshot(name: &str) -> Snapshot {

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::process::CommandExt, path::Path};
 
-use crate::support::{TINY, room::Room, skip, words};
+use crate::support::{TINY, recording, room::Room, skip, words};
 use linux::{kernel_image, qemu::EMULATOR};
 
 /// A run on this machine that is over at once.
@@ -297,7 +297,7 @@ fn machine_files() {
 
 #[test]
 fn copies_of_proc() {
-    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/proc/6.1-2n-2g/booted");
+    let whole = recording("proc/6.1-2n-2g/booted");
     let zoneinfo = fs::read_to_string(whole.join("zoneinfo")).expect("a recording");
     let managed = zoneinfo.lines().position(|line| line.contains("managed")).expect("zones say it") + 1;
     let letters = zoneinfo.replacen("        managed  ", "        managed  x", 1);

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, process::Stdio};
 
-use crate::support::{TINY, room::Room, words};
+use crate::support::{TINY, recording, room::Room, words};
 
 #[test]
 fn every_command_explains_itself() {
@@ -215,8 +215,8 @@ fn an_imported_machine_can_be_used() {
     room.run(&["machine", "import", "-o", "here.toml"]).expect(0);
     let text = fs::read_to_string(room.here().join("here.toml")).expect("the machine");
     assert_eq!(text, room.run(&["machine", "import"]).expect(0).stdout);
-    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/proc/6.1-2n-2g/booted");
-    let from = recording.display().to_string();
+    let recorded = recording("proc/6.1-2n-2g/booted");
+    let from = recorded.display().to_string();
     room.run(&["machine", "import", "--from", &from, "--name", "two", "-o", "two.toml"]).expect(0);
     let two = fs::read_to_string(room.here().join("two.toml")).expect("the machine");
     assert!(two.contains("id = 1") && two.contains("distance = [20, 10]") && two.contains("6.1.0-"), "{two}");

@@ -1,8 +1,8 @@
 //! Starting from a kernel's own state: recorded in guests, taken over by the simulator, kept as files.
 
-use std::{fs, path::Path};
+use std::fs;
 
-use crate::support::{document::Document, guests, room::Room, words};
+use crate::support::{document::Document, guests, recording, room::Room, words};
 use report::{Cell, Target};
 
 const SMALL: [&str; 8] =
@@ -10,7 +10,7 @@ const SMALL: [&str; 8] =
 
 /// A recorded state, as a file of its own.
 fn recorded(room: &Room) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/state/6.1-1n-512m-used.state");
+    let file = recording("state/6.1-1n-512m-used.state");
     room.give("used.state", fs::read(file).expect("a recording"))
 }
 

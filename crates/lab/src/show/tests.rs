@@ -1,12 +1,10 @@
 //! Results of a few records, as they are printed.
 
-use std::path::PathBuf;
-
 use linux::procfs::Capture;
 use report::{Check, Key, Measured, Run, SCHEMA, Store};
 
 use super::*;
-use crate::{evidence, plan::Identity, variant::Recorded};
+use crate::{evidence, plan::Identity, recordings::recording, variant::Recorded};
 
 fn cell(kernel: &str, case: &str, found: u64) -> Cell {
     let key = Key {
@@ -84,8 +82,7 @@ pub(super) fn simulated_by(name: &str, chosen_for: Option<&str>) -> Simulated {
 
 /// With the files of a recorded 6.1.
 fn system(kernel: &str) -> System {
-    let recording = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/proc/6.1-1n-512m/recomputed");
-    let files = Capture::from_dir(&recording).expect("a recording");
+    let files = Capture::from_dir(&recording("proc/6.1-1n-512m/recomputed")).expect("a recording");
     System {
         schema: SCHEMA,
         target: Target::Host,

@@ -9,7 +9,7 @@ use mm::{
 use units::{Frames, Order};
 
 use super::*;
-use crate::simulated;
+use crate::{recordings::recording, simulated};
 
 /// Marsaglia's xorshift64, for tests and as draws.
 struct Xorshift(u64);
@@ -37,18 +37,18 @@ impl Draw for Xorshift {
 const RECORDINGS: [(&str, u64); 3] =
     [("6.1-1n-512m-booted", 131_072), ("6.1-1n-512m-used", 131_072), ("6.1-1n-4g-booted", 1_310_720)];
 
-fn recording(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/state/{name}.state"))
+fn recorded(name: &str) -> PathBuf {
+    recording(&format!("state/{name}.state"))
 }
 
 fn bytes() -> Vec<u8> {
-    fs::read(recording(RECORDINGS[0].0)).unwrap()
+    fs::read(recorded(RECORDINGS[0].0)).unwrap()
 }
 
 #[test]
 fn a_kernels_memory_is_taken_over_as_the_kernel_counts_it() {
     for (name, seed) in RECORDINGS.into_iter().flat_map(|(name, _)| [1, 2, 3].map(|seed| (name, seed))) {
-        let state = State::load(&recording(name)).unwrap();
+        let state = State::load(&recorded(name)).unwrap();
         assert!(state.stood_still);
         let machine = state.machine("recorded");
         let spec = simulated::spec(&machine).unwrap();
@@ -113,12 +113,12 @@ fn counts_are_equal(state: &State, mm: &Mm) {
 #[test]
 fn a_file_says_what_the_state_was() {
     for (name, frames) in RECORDINGS {
-        let state = State::load(&recording(name)).unwrap();
+        let state = State::load(&recorded(name)).unwrap();
         let again = State::from_bytes("x.state", &state.to_bytes()).unwrap();
         assert_eq!(again, state);
         assert_eq!(again.hash(), state.hash());
         assert_eq!(state.frames(), frames);
-        let text = text(&recording(name)).unwrap();
+        let text = text(&recorded(name)).unwrap();
         assert!(text.starts_with(&format!("state {}\nLinux 6.1.0-", state.hash())), "{text}");
         assert_eq!(state.kinds().map(|(_, frames)| frames).sum::<u64>(), frames);
     }
@@ -189,7 +189,7 @@ fn recorded_hash() -> String {
 
 #[test]
 fn another_machine_is_refused() {
-    let state = State::load(&recording(RECORDINGS[0].0)).unwrap();
+    let state = State::load(&recorded(RECORDINGS[0].0)).unwrap();
     let other = Machine::load("two-node-2g", &linux::setting::names()).unwrap();
     let error = state.check_machine(&simulated::spec(&other).unwrap()).unwrap_err();
     assert_eq!(error, "its zones are not those of the machine");
@@ -197,7 +197,7 @@ fn another_machine_is_refused() {
 
 #[test]
 fn old_kernels_say_too_little() {
-    let mut state = State::load(&recording(RECORDINGS[0].0)).unwrap();
+    let mut state = State::load(&recorded(RECORDINGS[0].0)).unwrap();
     let version = state.capture.texts["version"].replace("6.1.0", "4.5.0");
     state.capture.texts.insert("version".to_owned(), version);
     let error = state.frame_map(Pfn(4096)).unwrap_err();

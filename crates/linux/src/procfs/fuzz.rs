@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::*;
 
-/// One of the recordings that the lab keeps for its tests.
+/// A recording of `recordings/proc/`, such as `6.1-2n-2g/booted`.
 pub(super) fn recording(name: &str) -> Capture {
-    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/proc");
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/proc");
     Capture::from_dir(&recordings.join(name)).unwrap()
 }
 

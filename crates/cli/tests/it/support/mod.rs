@@ -6,7 +6,11 @@ pub(crate) mod document;
 pub(crate) mod guests;
 pub(crate) mod room;
 
-use std::{fs::OpenOptions, io::Write};
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 /// Parameters of the smallest cell that is one.
 pub(crate) const TINY: [&str; 10] =
@@ -40,6 +44,11 @@ pub(crate) fn skip(name: &str, reason: &str) {
         // One write, so that tests that skip at the same time do not mix.
         file.write_all(format!("{name}\t{}\n", reason.replace(['\n', '\t'], " ")).as_bytes()).expect("a skip");
     }
+}
+
+/// A file or folder of `recordings/`, such as `proc/6.1-2n-2g/booted`.
+pub(crate) fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings").join(name)
 }
 
 /// Words of a command line, from parts.
