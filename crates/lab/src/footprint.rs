@@ -4,7 +4,7 @@ use linux::footprint::Sample as Seen;
 use os::Os;
 use report::{
     Footprint, Held, Sample, Series,
-    footprint::{HUGE, RESIDENT, USED},
+    record::{HUGE, RESIDENT, USED},
 };
 use sim::Samples;
 use units::{Frames, Picos, Time, setting::REPORTING_DELAY};

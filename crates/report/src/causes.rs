@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::better::Better;
 use crate::group::{Group, Placed, Runs, groups};
-use crate::record::{Better, Cell, WAITING};
+use crate::record::{Cell, WAITING};
 use crate::table::{Form, Kind, Row, Table, Value};
 
 /// One table per experiment and workload that has times by cause: per case the total, then its parts, the largest first. A

@@ -2,54 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use crate::group::{Group, groups};
-use crate::record::{Cell, Check, Column};
-
-/// The checks of one experiment and workload.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CheckTable {
-    /// The experiment that the cells belong to.
-    pub experiment: String,
-    /// Its title line.
-    pub title: String,
-    /// The rows: those that failed first; within each part by operation, then check, then column.
-    pub rows: Vec<CheckRow>,
-}
-
-/// One check of one operation in one column; of several seeds, the one furthest from what it should be.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CheckRow {
-    /// Where it was made.
-    pub column: Column,
-    /// How texts show that: target, kernel and, if the table has several, machine.
-    pub lines: Vec<String>,
-    /// The operation.
-    pub case: String,
-    /// What is counted, how many, and how far off that may be.
-    pub check: Check,
-    /// How many cells made this check.
-    pub cells: u64,
-    /// How many of them were within the tolerance.
-    pub cells_within: u64,
-}
-
-impl CheckRow {
-    /// Whether some cell was not within the tolerance.
-    pub fn failed(&self) -> bool {
-        self.cells_within < self.cells
-    }
-
-    /// 100 · (found - expected) / expected, in percent; none where nothing was expected but some found.
-    pub fn difference_percent(&self) -> Option<f64> {
-        let (expected, found) = (self.check.expected, self.check.found);
-        if expected == found {
-            return Some(0.0);
-        }
-        (expected != 0).then(|| 100.0 * (found as f64 - expected as f64) / expected as f64)
-    }
-}
+use crate::record::{Cell, Check};
+use crate::table::{CheckRow, CheckTable};
 
 /// One table per experiment and workload that checked anything, in order of first appearance.
 pub fn checks(records: &[Cell]) -> Vec<CheckTable> {

@@ -7,11 +7,12 @@
 mod vmstat;
 
 use crate::{
+    better::Better,
     duration::{ROWS as DURATIONS, UNIT},
     extfrag,
     group::{Group, Placed, Runs, distinct, row_of},
     memory,
-    record::{Better, Cell, Metric},
+    record::{Cell, Metric},
     stats::{self, Spread},
     table::{Form, Kind, Layout, Report, Row, Table, Value},
 };

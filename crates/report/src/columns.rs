@@ -9,8 +9,9 @@ use std::{borrow::Cow, collections::BTreeSet};
 use serde::{Serialize, Serializer};
 
 use crate::{
+    better::Better,
     over_time::series_with,
-    record::{Better, Cell, SCHEMA, Skipped, WAITING},
+    record::{Cell, SCHEMA, Skipped, WAITING},
 };
 
 /// The version of this form.

@@ -18,6 +18,8 @@ mod test;
 #[cfg(test)]
 mod tests;
 mod text;
+mod verdict;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -32,11 +34,13 @@ pub use self::{
     sweep::{Axis, Effect, Grid, Mapped, Place, Region, Sweep, sweep_csv, sweep_text},
     test::{Geometric, Scale, Test, Tested},
     text::compare_text,
+    verdict::Verdict,
 };
 use crate::{
+    better::Better,
     metrics::TAILS,
     quantity::Quantity,
-    record::{Better, Column, Target},
+    record::{Column, Target},
     stats::{self, Pair},
     table::{Kind, Report, Row, Table, Value},
 };
@@ -109,49 +113,6 @@ impl Family {
             Kind::Metric | Kind::Duration if row.better != Better::None => Some(Self::Primary),
             Kind::Metric | Kind::Duration | Kind::Extfrag | Kind::Counters | Kind::Memory => Some(Self::Counters),
         }
-    }
-}
-
-/// The words about a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The change is separated from none, is large enough, and is for the better.
-    Better,
-    /// The change is for the worse.
-    Worse,
-    /// Neither direction is better.
-    Differs,
-    /// The interval is within what does not matter.
-    NoChange,
-    /// Every run has the same number.
-    Same,
-    /// Numbers are constant on each side and differ, of too few runs for more.
-    DiffersInAll,
-    /// Runs spread too much to tell.
-    CannotTell,
-    /// A side has one run.
-    OneRun,
-}
-
-impl Verdict {
-    /// The verdict in a table.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Worse => "worse",
-            Self::Differs => "differs",
-            Self::NoChange => "no change",
-            Self::Same => "same",
-            Self::DiffersInAll => "differs, few",
-            Self::CannotTell => "cannot tell",
-            Self::OneRun => "one run",
-        }
-    }
-
-    /// Has the row a star: separated from no change, and material?
-    pub fn is_starred(self) -> bool {
-        matches!(self, Self::Better | Self::Worse | Self::Differs)
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::balancing;
+use crate::better::Better;
 use crate::group::{Group, Runs, groups, means_of_seeds};
-use crate::record::{Better, Cell};
+use crate::record::Cell;
 use crate::stats;
 use crate::table::{Form, Kind, Row, Table, Value};
 

@@ -1,7 +1,8 @@
 //! Tables of durations: user, system and elapsed time, as mmtests prints them after the results.
 
+use crate::better::Better;
 use crate::group::{Group, Runs, groups};
-use crate::record::{Better, Cell, Duration};
+use crate::record::{Cell, Duration};
 use crate::table::{Form, Kind, Row, Table, Value};
 
 /// A part of a duration, in picoseconds.

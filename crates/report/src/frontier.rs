@@ -6,8 +6,8 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::csv::CsvLine;
-use crate::footprint::{Footprint, area, held_at_end};
-use crate::record::{Cell, Column, Key, Target};
+use crate::footprint::{area, held_at_end};
+use crate::record::{Cell, Column, Footprint, Key, Target};
 use crate::short::WIDTH;
 use crate::short::text::fold;
 

@@ -179,14 +179,6 @@ pub(crate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     seen
 }
 
-/// 2.5 % and 97.5 % points of one number per seed, if there is more than one.
-pub(crate) fn interval(of_seeds: &[f64]) -> (Option<f64>, Option<f64>) {
-    match of_seeds.len() {
-        0 | 1 => (None, None),
-        _ => (stats::percentile(of_seeds, 2.5), stats::percentile(of_seeds, 97.5)),
-    }
-}
-
 /// The mean of each seed's runs.
 pub(crate) fn means_of_seeds(of_seeds: &BTreeMap<u64, Vec<f64>>) -> BTreeMap<u64, f64> {
     of_seeds.iter().filter_map(|(seed, runs)| Some((*seed, stats::amean(runs)?))).collect()

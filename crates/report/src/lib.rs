@@ -5,6 +5,7 @@
 //! tables as they are. Nothing here runs anything or knows how a target works.
 
 mod balancing;
+mod better;
 pub mod causes;
 pub mod checks;
 mod classic;
@@ -19,6 +20,7 @@ mod frontier;
 mod group;
 pub mod html;
 pub mod json;
+mod makers;
 pub mod map;
 mod memory;
 pub mod metrics;
@@ -42,15 +44,15 @@ pub mod table;
 pub mod whole;
 mod will_it_scale;
 
+pub use self::better::Better;
 pub use self::causes::causes;
-pub use self::checks::{CheckRow, CheckTable, checks};
+pub use self::checks::checks;
 pub use self::classic::classic_counters;
 pub use self::columns::{ColumnTable, Columns};
 pub use self::counters::counters;
 pub use self::csv::{CsvLine, to_csv};
 pub use self::duration::durations;
-pub use self::extfrag::{Extfrag, ExtfragEvents, WindowEvents, extfrag};
-pub use self::footprint::{Footprint, Held};
+pub use self::extfrag::extfrag;
 pub use self::frontier::{FrontierRow, frontier, frontier_csv, frontier_text};
 pub use self::group::{name_cases, operations};
 pub use self::metrics::{SamplesOf, samples, tables};
@@ -62,8 +64,8 @@ pub use self::published::{
 };
 pub use self::quantity::Quantity;
 pub use self::record::{
-    Better, Cell, Check, Column, Duration, Key, Measured, Memory, Metric, OF_ALL_CASES, Record, Run, SCHEMA, Skip,
-    Skipped, System, Target, WAITING, cells,
+    Cell, Check, Column, Duration, Extfrag, ExtfragEvents, Footprint, Held, Key, Measured, Memory, Metric,
+    OF_ALL_CASES, Record, Run, SCHEMA, Skip, Skipped, System, Target, WAITING, WindowEvents, cells,
 };
 pub use self::series::{Sample, Series};
 pub use self::short::{Beside, WIDTH, to_short};
@@ -71,5 +73,7 @@ pub use self::slow_path::SlowPath;
 pub use self::store::{
     ALTERED, Contents, Line, Lines, NoRecord, RESULT_FILE, Rejected, Store, StoreError, Torn, read_line,
 };
-pub use self::table::{Against, Baseline, ColumnHead, Form, Kind, Layout, Report, Row, Table, Value};
+pub use self::table::{
+    Against, Baseline, CheckRow, CheckTable, ColumnHead, Form, Kind, Layout, Report, Row, Table, Value,
+};
 pub use self::whole::{check_regular, check_whole, write_all_whole, write_whole};

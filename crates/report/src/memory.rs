@@ -1,8 +1,9 @@
 //! Tables of memory: how much was free, what kernels hold that against, and what happened when there was too little.
 
 use crate::{
+    better::Better,
     group::{Group, Placed, Runs},
-    record::{Better, Cell},
+    record::Cell,
     table::{Form, Kind, Row, Table},
 };
 

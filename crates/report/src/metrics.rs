@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::better::Better;
 use crate::group::{Group, Runs, distinct, groups};
-use crate::record::{Better, Cell, Column, Metric};
+use crate::record::{Cell, Column, Metric};
 use crate::stats::{self, Spread};
 use crate::table::{ColumnHead, Form, Kind, Row, Table, Value};
 

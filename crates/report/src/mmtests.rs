@@ -6,13 +6,12 @@
 //! last line gives unit and direction; a star is that of [`Comparison`](crate::compare::Comparison), which needs several runs,
 //! where mmtests looks whether the intervals of single samples overlap.
 
-use crate::checks::{CheckRow, CheckTable};
+use crate::better::Better;
 use crate::compare::{Gates, Verdict};
 use crate::mmtests_2015;
-use crate::record::Better;
 use crate::short::{NOT_COUNTED, WIDTH, text::fold};
 use crate::stats::{Pair, percent_change};
-use crate::table::{Against, ColumnHead, Kind, Layout, Report, Row, Table, Value};
+use crate::table::{Against, CheckRow, CheckTable, ColumnHead, Kind, Layout, Report, Row, Table, Value};
 
 /// Width of ` (%7.2f%%)`.
 const PERCENT_WIDTH: usize = 11;

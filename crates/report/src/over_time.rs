@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use csv::Writer;
 
-use crate::footprint::{HUGE, RESIDENT};
-use crate::record::Cell;
+use crate::record::{Cell, HUGE, RESIDENT};
 use crate::series::{Sample, Series};
 use crate::short::WIDTH;
 use crate::slow_path::{Entry, SlowPath};

@@ -20,7 +20,7 @@ mod score_text;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,13 +29,12 @@ pub use self::{
     claim::{Claim, Unit},
     claims_text::{claims_csv, claims_text},
     judge::{JudgedClaim, JudgedPart, Judgement, Verdict, judge, judge_published},
-    ours::Ours,
-    possible::{Possible, words},
-    read::PublishedError,
+    ours::{Ours, words},
+    possible::Possible,
     score::{Ceiling, Runs, Score, ScoredSet, Scores, scores},
     score_text::{scores_csv, scores_text},
 };
-use crate::record::Better;
+use crate::better::Better;
 
 /// One published series.
 #[derive(Clone, Debug)]
@@ -141,6 +140,28 @@ pub struct Printed {
     /// Which direction is better, for the same work.
     pub better: Better,
 }
+
+/// A mistake in a file of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; none when the file as a whole is meant.
+    pub line: Option<usize>,
+    /// The text that was expected, and the one that was found.
+    pub message: String,
+}
+
+impl fmt::Display for PublishedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+impl std::error::Error for PublishedError {}
 
 impl Printed {
     /// Experiment, metric, case and column.

@@ -1,10 +1,18 @@
 //! The result schema: one self-describing JSON line per record, the same for every target.
 
+mod extfrag;
+mod footprint;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{extfrag::Extfrag, footprint::Footprint, series::Series, slow_path::SlowPath};
+pub(crate) use self::footprint::MIB;
+pub use self::{
+    extfrag::{Extfrag, ExtfragEvents, WindowEvents},
+    footprint::{Footprint, HUGE, Held, RESIDENT, Step, USED},
+};
+use crate::{better::Better, series::Series, slow_path::SlowPath};
 
 /// The version of the schema that this build writes. 2 has [`Cell::series`] and [`Cell::slow_path`], and else is 1; 3 has
 /// [`Measured::extfrag`], and else is 2; 4 has [`Cell::map`], and else is 3; 5 has [`Measured::memory`], and else is 4.
@@ -240,18 +248,6 @@ pub struct Metric {
 /// The name of metrics that are of all cases of an experiment together, such as how often compaction was skipped for machines of
 /// all sizes: their rows take the mean over cases too.
 pub const OF_ALL_CASES: &str = "counter";
-
-/// Which direction of a number is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Better {
-    /// Lower is better: a latency.
-    Lower,
-    /// Higher is better: a rate.
-    Higher,
-    /// Neither: a number that describes. Tables print it without a percentage.
-    None,
-}
 
 /// A number known beforehand, and what was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

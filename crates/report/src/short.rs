@@ -9,37 +9,27 @@ mod pivot;
 mod strip;
 pub mod text;
 
+pub use self::number::WIDTH;
 pub(crate) use self::number::{NEW, number as number_of};
 use std::collections::BTreeMap;
 
 use self::{
     legend::{Seen, Sign},
-    number::{SAME, change, number, range, ratio},
+    number::{FITTED, SAME, STAR, WRONG, change, number, range, ratio},
     pivot::{Line, Pivot},
     strip::{Field, Strip},
     text::{fit, fold, list},
 };
 use crate::{
-    checks::CheckTable,
+    better::Better,
     compare::Family,
     extfrag,
     group::{distinct, thing_and_operation},
     metrics::TAILS,
     published::{Printed, Published},
-    record::Better,
     stats::Pair,
-    table::{Against, Form, Kind, Layout, Report, Row, Table, Value},
+    table::{Against, CheckTable, Form, Kind, Layout, Report, Row, Table, Value},
 };
-
-/// Characters of a line.
-pub const WIDTH: usize = 80;
-
-/// A change that is separated from none, and large enough to matter.
-const STAR: char = '*';
-/// Something was chosen so that the published value comes out.
-const FITTED: char = 'f';
-/// It is known that the published value does not come out.
-const WRONG: char = '!';
 
 /// What stands beside our own numbers.
 #[derive(Default)]

@@ -6,7 +6,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::record::Better;
+use crate::better::Better;
 
 /// Two numbers to compare, so that they cannot be swapped unseen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -232,6 +232,14 @@ fn interval(mean: f64, error: f64, freedom: f64) -> Option<Interval> {
     }
     let half = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975) * error;
     Some(Interval { low: mean - half, high: mean + half })
+}
+
+/// 2.5 % and 97.5 % points of one number per seed, if there is more than one.
+pub(crate) fn middle_95(of_seeds: &[f64]) -> (Option<f64>, Option<f64>) {
+    match of_seeds.len() {
+        0 | 1 => (None, None),
+        _ => (percentile(of_seeds, 2.5), percentile(of_seeds, 97.5)),
+    }
 }
 
 #[cfg(test)]

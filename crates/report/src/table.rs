@@ -4,19 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::checks::{CheckTable, checks};
-use crate::classic;
-use crate::compare::{Comparison, Gates, Verdict};
-use crate::counters;
-use crate::duration;
-use crate::extfrag;
-use crate::group::{Group, groups, groups_against, interval};
-use crate::memory;
-use crate::metrics;
-use crate::quantity::Quantity;
-use crate::record::{Better, Cell, Column};
-use crate::stats;
-use crate::will_it_scale;
+use crate::{
+    better::Better,
+    compare::Verdict,
+    quantity::Quantity,
+    record::{Check, Column},
+    stats::{self, middle_95},
+};
 
 /// Everything that is shown of a set of cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,79 +22,6 @@ pub struct Report {
     pub tables: Vec<Table>,
     /// Tables of checks.
     pub checks: Vec<CheckTable>,
-}
-
-impl Report {
-    /// Makes all tables, in the order in which the cells first mention what is in them: cells that
-    /// were run in parallel must be brought into the experiment's order first.
-    pub fn new(cells: &[Cell], counter_threshold: u64) -> Self {
-        Self::of_layout(Layout::Head, cells, counter_threshold)
-    }
-
-    /// The tables that a layout has, each column compared with the first of its result, target and machine.
-    pub fn of_layout(layout: Layout, cells: &[Cell], counter_threshold: u64) -> Self {
-        Self::against(&Baseline::OfTarget, layout, cells, counter_threshold)
-    }
-
-    /// The tables that a layout has, of cells that may be of several results, compared with a column.
-    pub fn against(baseline: &Baseline, layout: Layout, cells: &[Cell], counter_threshold: u64) -> Self {
-        let groups = groups_against(cells, baseline);
-        let mut report = Self::whole(layout, cells, &groups).judged();
-        if layout != Layout::Classic {
-            counters::hide(&mut report.tables, &groups, counter_threshold);
-        }
-        report
-    }
-
-    /// The tables of a layout with every counter that a target has, as comparisons judge them; not judged yet.
-    pub fn with_all_counters(layout: Layout, cells: &[Cell]) -> Self {
-        Self::whole(layout, cells, &groups(cells))
-    }
-
-    /// Adds rows of some counters by their names, where the layout has other rows of counters: those of 2015 have titles.
-    pub fn add_counters(&mut self, cells: &[Cell], is_wanted: impl Fn(&str) -> bool) {
-        if self.layout != Layout::Classic {
-            return;
-        }
-        let mut tables = counters::of_groups(&groups(cells), 0);
-        for table in &mut tables {
-            table.rows.retain(|row| is_wanted(&row.metric));
-        }
-        self.tables.extend(tables.into_iter().filter(|table| !table.rows.is_empty()));
-    }
-
-    fn whole(layout: Layout, cells: &[Cell], groups: &[Group<'_>]) -> Self {
-        match layout {
-            Layout::Head => Self::head(groups, cells),
-            Layout::Classic => classic::report(groups),
-            Layout::WillItScale | Layout::Cases => will_it_scale::report(groups, layout, Self::head(groups, cells)),
-        }
-    }
-
-    /// With the verdict on each change: those that `compare` has of the same columns, all rows taken together.
-    #[must_use]
-    pub fn judged(mut self) -> Self {
-        let (comparison, places) = Comparison::with_places(&self, Gates::default());
-        for (row, at) in comparison.rows.iter().zip(places) {
-            let value = self.tables[at.table].rows[at.row].cells[at.column].as_mut();
-            value.expect("a value was compared").verdict = Some(row.verdict);
-        }
-        self
-    }
-
-    fn head(groups: &[Group<'_>], cells: &[Cell]) -> Self {
-        let mut all = metrics::of_groups(groups);
-        all.extend(duration::of_groups(groups));
-        all.extend(extfrag::of_groups(groups));
-        all.extend(counters::of_groups(groups, 0));
-        all.extend(memory::of_groups(groups));
-        Self { layout: Layout::Head, tables: all, checks: checks(cells) }
-    }
-
-    /// The tables of mmtests in 2015, of cells each of which is a whole run of it.
-    pub fn classic(cells: &[Cell]) -> Self {
-        Self::of_layout(Layout::Classic, cells, 0)
-    }
 }
 
 /// How a report is laid out.
@@ -271,7 +192,8 @@ pub struct Value {
     pub low: Option<f64>,
     /// 97.5 % point of the same.
     pub high: Option<f64>,
-    /// The word on its change from its baseline, as of [`Comparison`]; none where runs are not compared.
+    /// The word on its change from its baseline, as of [`Comparison`](crate::compare::Comparison); none where runs are not
+    /// compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// Its part of the column's total of the case, in per cent, where values are parts of one.
@@ -282,7 +204,7 @@ pub struct Value {
 impl Value {
     /// A value with its range over seeds.
     pub(crate) fn over_seeds(value: f64, of_seeds: BTreeMap<u64, f64>) -> Self {
-        let (low, high) = interval(&of_seeds.values().copied().collect::<Vec<f64>>());
+        let (low, high) = middle_95(&of_seeds.values().copied().collect::<Vec<f64>>());
         Self { value, of_seeds, low, high, verdict: None, share: None }
     }
 
@@ -296,6 +218,50 @@ impl Value {
             few if few < MANY_RUNS => stats::min(&runs).zip(stats::max(&runs)),
             _ => self.low.zip(self.high),
         }
+    }
+}
+
+/// The checks of one experiment and workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckTable {
+    /// The experiment that the cells belong to.
+    pub experiment: String,
+    /// Its title line.
+    pub title: String,
+    /// The rows: those that failed first; within each part by operation, then check, then column.
+    pub rows: Vec<CheckRow>,
+}
+
+/// One check of one operation in one column; of several seeds, the one furthest from what it should be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckRow {
+    /// Where it was made.
+    pub column: Column,
+    /// How texts show that: target, kernel and, if the table has several, machine.
+    pub lines: Vec<String>,
+    /// The operation.
+    pub case: String,
+    /// What is counted, how many, and how far off that may be.
+    pub check: Check,
+    /// How many cells made this check.
+    pub cells: u64,
+    /// How many of them were within the tolerance.
+    pub cells_within: u64,
+}
+
+impl CheckRow {
+    /// Whether some cell was not within the tolerance.
+    pub fn failed(&self) -> bool {
+        self.cells_within < self.cells
+    }
+
+    /// 100 · (found - expected) / expected, in percent; none where nothing was expected but some found.
+    pub fn difference_percent(&self) -> Option<f64> {
+        let (expected, found) = (self.check.expected, self.check.found);
+        if expected == found {
+            return Some(0.0);
+        }
+        (expected != 0).then(|| 100.0 * (found as f64 - expected as f64) / expected as f64)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Steps one below the other: a bar for each value, and which steps have moved it.
 
-use super::{Compared, Comparison, Verdict, text};
+use super::{Compared, Comparison, Verdict, words};
 use crate::{
     short::{
         number_of,
@@ -26,7 +26,7 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
             if !lines.is_empty() {
                 lines.push(String::new());
             }
-            let name = text::name_of(&row.stat, &row.operation);
+            let name = words::name_of(&row.stat, &row.operation);
             lines.extend(fold(&format!("{} ({}): {name}", super::title(table), table.unit), WIDTH));
             let own = |step: &&Compared| {
                 (&step.metric, &step.case, &step.experiment, &step.title)
@@ -56,7 +56,7 @@ pub fn ladder_text(report: &Report, comparison: &Comparison) -> String {
                     stars += usize::from(step.verdict.is_starred());
                     let word = if step.verdict == Verdict::CannotTell { "" } else { step.verdict.word() };
                     let star = if step.verdict.is_starred() { "*" } else { " " };
-                    format!("{:>7}{star} {word}", text::change(step))
+                    format!("{:>7}{star} {word}", words::change(step))
                 });
                 let line = format!("  {name} {:>7} {:BAR$} {change}", number_of(value.value), "=".repeat(length));
                 lines.push(line.trim_end().to_owned());

@@ -56,7 +56,7 @@ pub fn noise(report: &Report) -> Vec<Noise> {
                     title: super::title(table),
                     metric: row.metric.clone(),
                     case: row.case.clone(),
-                    name: super::text::name_of(&row.stat, &row.operation),
+                    name: super::words::name_of(&row.stat, &row.operation),
                     column: head.column.label(),
                     family,
                     runs: runs.len(),

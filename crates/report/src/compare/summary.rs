@@ -1,6 +1,6 @@
 //! Three lines at the end of a run and at the head of a comparison: what moved, what is worst, and what runs could not tell.
 
-use super::{Compared, Comparison, Family, Noise, Tested, Verdict, noise, test::ASKED, text};
+use super::{Compared, Comparison, Family, Noise, Tested, Verdict, noise, test::ASKED, words};
 use crate::{
     short::{
         number_of,
@@ -59,7 +59,7 @@ fn name(row: &Compared, rows: &[&Compared]) -> String {
     let pair = |row: &Compared| (row.old_column.clone(), row.new_column.clone());
     let several = rows.iter().any(|other| pair(other) != pair(row));
     let column = if several { format!(" at {}", row.new_kernel) } else { String::new() };
-    format!("{}{column}", text::name_of(&row.stat, &row.operation))
+    format!("{}{column}", words::name_of(&row.stat, &row.operation))
 }
 
 fn moved(rows: &[&Compared], width: usize) -> String {
@@ -68,7 +68,7 @@ fn moved(rows: &[&Compared], width: usize) -> String {
         return format!("moved: none of {} rows", rows.len());
     }
     largest_first(&mut starred);
-    let items: Vec<String> = starred.iter().map(|row| format!("{} {}", name(row, rows), text::change(row))).collect();
+    let items: Vec<String> = starred.iter().map(|row| format!("{} {}", name(row, rows), words::change(row))).collect();
     list(&format!("moved: {} of {} rows: ", starred.len(), rows.len()), &items, width)
 }
 
@@ -77,7 +77,7 @@ fn worst(rows: &[&Compared], width: usize) -> String {
     largest_first(&mut worse);
     let Some(row) = worse.first() else { return "worst: no row is worse".to_owned() };
     let [old, new] = [row.old, row.new].map(number_of);
-    let end = format!(" {}, {old} to {new} {}", text::change(row), row.unit);
+    let end = format!(" {}, {old} to {new} {}", words::change(row), row.unit);
     let room = width.saturating_sub("worst: ".len() + end.chars().count());
     format!("worst: {}{end}", fit(&name(row, rows), room))
 }

@@ -19,7 +19,8 @@ use super::{
     Compared, Comparison, Family, Gates, RowOf, Side, Tested, Unmatched, Verdict, test::Bounds, test::Geometric,
 };
 use crate::{
-    record::{Better, Column},
+    better::Better,
+    record::Column,
     stats::{self, Pair},
     table::{Report, Value},
 };
@@ -283,7 +284,7 @@ impl Sweep {
                 unit: of.table.unit.clone(),
                 metric: of.row.metric.clone(),
                 case: of.row.case.clone(),
-                name: super::text::name_of(&of.row.stat, &of.row.operation),
+                name: super::words::name_of(&of.row.stat, &of.row.operation),
                 better: of.row.better,
                 family: of.family,
                 points: places.iter().map(|place| point(place, row, edge)).collect(),

@@ -1,13 +1,11 @@
 //! A comparison in lines of 72 columns, for a mail, and as Markdown.
 
 use super::{
-    Compared, Comparison, Family, Geometric, Scale, Tested, Verdict, summary,
-    test::{ASKED, Bounds},
+    Compared, Comparison, Family, Scale, Tested, Verdict, summary,
+    test::ASKED,
+    words::{change, interval, name_of},
 };
-use crate::short::{
-    NEW,
-    text::{fit, fold, list, name_field},
-};
+use crate::short::text::{fit, fold, list, name_field};
 
 /// Characters of a line.
 const WIDTH: usize = 72;
@@ -64,11 +62,6 @@ fn name(row: &Compared) -> String {
     name_of(&row.stat, &row.operation)
 }
 
-/// The name of a row; counters have no statistic.
-pub(super) fn name_of(stat: &str, operation: &str) -> String {
-    if ["Ops", ""].contains(&stat) { operation.to_owned() } else { format!("{stat} {operation}") }
-}
-
 /// The numbers of a row, below its name where that is long.
 fn text_row(row: &Compared) -> Vec<String> {
     let [old, new] = [row.old, row.new].map(crate::short::number_of);
@@ -90,41 +83,9 @@ fn markdown_row(row: &Compared) -> String {
     format!("| {} | {old} | {new} | {}{star} | {} | {} |", name(row), change(row), interval_of(row), row.verdict.word())
 }
 
-/// A change with as many digits as can be read; from nought it is `new`, and the number beside it is its size.
-pub(super) fn of_percent(percent: Option<f64>) -> String {
-    let Some(percent) = percent else { return NEW.to_owned() };
-    match percent.abs() {
-        size if size >= 1000.0 => format!("x{}", crate::short::number_of(1.0 + percent / 100.0)),
-        size if size >= 100.0 => format!("{percent:+.0}%"),
-        _ => format!("{percent:+.1}%"),
-    }
-}
-
-/// The change in per cent, as a table has it.
-pub(super) fn change(row: &Compared) -> String {
-    match &row.tested {
-        Tested::Same => "=".to_owned(),
-        _ => of_percent(row.change_percent),
-    }
-}
-
 fn interval_of(row: &Compared) -> String {
     let Tested::By(test) = &row.tested else { return String::new() };
     interval(test.geometric, test.interval)
-}
-
-/// That of geometric means in per cent, or else in brackets that of differences.
-pub(super) fn interval(geometric: Option<Geometric>, differences: Option<Bounds>) -> String {
-    let end = |value: f64| match value.abs() {
-        size if size >= 99.5 => crate::short::number_of(value.round()),
-        _ => format!("{value:.1}"),
-    };
-    match (geometric, differences) {
-        (Some(percent), _) => format!("{}..{}", end(percent.low), end(percent.high)),
-        // Without logarithms it is of differences, in the unit of the row.
-        (None, Some(bounds)) => format!("({}..{})", end(bounds.low), end(bounds.high)),
-        (None, None) => String::new(),
-    }
 }
 
 /// Lines about a row that decide nothing.

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::footprint::{RESIDENT, USED};
+use crate::record::{RESIDENT, USED};
 use crate::series::{Sample, Series};
 
 /// A minute at so many MiB, and the end at others.

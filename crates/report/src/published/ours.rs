@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Published, PublishedChange, possible::words};
+use super::{Published, PublishedChange};
 use crate::{
-    group::{distinct, interval},
-    record::{Better, Cell},
+    better::Better,
+    group::distinct,
+    record::Cell,
     stats,
     table::{Kind, Layout, Report},
 };
@@ -136,7 +137,7 @@ impl Ours {
 
     /// The 2.5 and 97.5 % points of single runs.
     pub(super) fn range(&self, place: &Place) -> Option<(f64, f64)> {
-        let (low, high) = interval(&self.of_seeds(place));
+        let (low, high) = stats::middle_95(&self.of_seeds(place));
         low.zip(high)
     }
 
@@ -167,6 +168,12 @@ impl Ours {
         let some = |(place, values): &(Place, Vec<f64>)| (place.clone(), values.iter().copied().map(Some).collect());
         Self { seeds: seeds.to_vec(), values: values.iter().map(some).collect(), ..Self::default() }
     }
+}
+
+/// Words of a name, in small letters: runs of at least two of them. Numbers say how much of it, not what it is.
+pub fn words(name: &str) -> impl Iterator<Item = String> {
+    let words = name.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
+    words.map(str::to_ascii_lowercase)
 }
 
 fn words_of(cells: &[Cell]) -> BTreeSet<String> {

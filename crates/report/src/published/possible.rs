@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Published, PublishedError,
     claim::{Claim, Part, Selection},
-    ours::{Ours, Place},
+    ours::{Ours, Place, words},
 };
 use crate::classic;
 
@@ -53,12 +53,6 @@ const EXTFRAG: &str =
 const STEPS: [&str; 2] = ["step_mb", "step_s"];
 /// Bytes of a list of names in a message.
 const LIST_MAX: usize = 400;
-
-/// Words of a name, in small letters: runs of at least two of them. Numbers say how much of it, not what it is.
-pub fn words(name: &str) -> impl Iterator<Item = String> {
-    let words = name.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
-    words.map(str::to_ascii_lowercase)
-}
 
 impl Published {
     /// Refuses claims with a name that no result of the series' experiments can have. What could be there and is not is none of

@@ -1,40 +1,18 @@
 //! A series from its files. Every mistake is one message with the file and the line.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use serde::de::DeserializeOwned;
 
 use super::{
-    Printed, Published, PublishedSource,
+    Printed, Published, PublishedError, PublishedSource,
     claim::Claims,
     rows::{Picked, Rows},
 };
-use crate::{names::brief, record::Better};
+use crate::{better::Better, names::brief};
 
 /// The columns of a table, in this order.
 const COLUMNS: [&str; 6] = ["experiment", "metric", "case", "kernel", "value", "better"];
-
-/// A mistake in a file of a series.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishedError {
-    /// The file.
-    pub file: String,
-    /// The line, from 1; none when the file as a whole is meant.
-    pub line: Option<usize>,
-    /// The text that was expected, and the one that was found.
-    pub message: String,
-}
-
-impl fmt::Display for PublishedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
-            None => write!(f, "{}: {}", self.file, self.message),
-        }
-    }
-}
-
-impl std::error::Error for PublishedError {}
 
 impl Published {
     /// Reads a series from its files, each the path that messages call it by and its text: `source.toml`, `rows.toml`,

@@ -2,9 +2,10 @@
 //! quantities those of its last case.
 
 use super::{
-    Short, WIDTH,
+    Short,
     by_test::{MARKS, THEIRS, texts},
     legend::Seen,
+    number::WIDTH,
     strip::{self, Field, Strip},
     text::{fold, list},
 };

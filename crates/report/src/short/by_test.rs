@@ -1,15 +1,15 @@
 //! Tables of will-it-scale as its users post them: a line for each kernel and number of tasks, and tests side by side.
 
 use super::{
-    NEW, STAR, Short, WIDTH,
+    Short,
     legend::{Seen, Sign},
-    number::number,
+    number::{NEW, STAR, WIDTH, number},
     strip::{self, Field, Strip},
     text::fold,
 };
 use crate::{
+    better::Better,
     group::distinct,
-    record::Better,
     stats::{self, Pair},
     table::{Against, Kind, Row, Value},
     will_it_scale::test_and_quantity,

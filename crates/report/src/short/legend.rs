@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{FITTED, NEW, WIDTH, WRONG, text::fold};
+use super::{
+    number::{FITTED, NEW, WIDTH, WRONG},
+    text::fold,
+};
 use crate::{
     compare::{Gates, Verdict},
     table::MANY_RUNS,

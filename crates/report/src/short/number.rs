@@ -1,6 +1,16 @@
-//! Numbers in few characters: three digits, and what they differ by.
+//! The width of a line and the marks in it; numbers in few characters: three digits, and what they differ by.
 
 use crate::stats::{self, Pair};
+
+/// Characters of a line.
+pub const WIDTH: usize = 80;
+
+/// A change that is separated from none, and large enough to matter.
+pub(super) const STAR: char = '*';
+/// Something was chosen so that the published value comes out.
+pub(super) const FITTED: char = 'f';
+/// It is known that the published value does not come out.
+pub(super) const WRONG: char = '!';
 
 /// From here on a ratio is easier to read than a percentage.
 const MANY_TIMES: f64 = 10.0;

@@ -1,7 +1,7 @@
 //! A column of a short table and all that stands in it; and blocks of such columns that are no wider than a line.
 
 use super::{
-    WIDTH,
+    number::WIDTH,
     text::{fold, pieces, widest},
 };
 

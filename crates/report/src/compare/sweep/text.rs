@@ -2,8 +2,8 @@
 
 use super::{Axis, Effect, Mapped, Place, Point, Reaction, Region, Sweep};
 use crate::{
-    compare::{Compared, Verdict, text},
-    record::Better,
+    better::Better,
+    compare::{Compared, Verdict, words},
     short::{
         number_of,
         text::{fold, list, name_field},
@@ -240,7 +240,7 @@ fn markdown_bars(axis: &Axis, row: &Mapped) -> Vec<String> {
 fn step(step: &Compared) -> String {
     let word = if step.verdict == Verdict::CannotTell { "" } else { step.verdict.word() };
     let star = if step.verdict.is_starred() { "*" } else { " " };
-    format!("{:>7}{star} {word}", text::change(step))
+    format!("{:>7}{star} {word}", words::change(step))
 }
 
 /// A region in words: from where to where, and what it has.
@@ -289,8 +289,8 @@ fn reactions(sweep: &Sweep, at: usize, axis: &Axis, markdown: bool) -> Vec<Strin
     let mut of_title = "";
     for (row, effect) in all {
         let star = if effect.reaction == Reaction::Moves { "*" } else { " " };
-        let range = text::of_percent(effect.percent);
-        let interval = text::interval(effect.geometric, effect.interval);
+        let range = words::of_percent(effect.percent);
+        let interval = words::interval(effect.geometric, effect.interval);
         let ends = |value: &String| {
             let place = axis.values.iter().position(|known| known == value).unwrap_or(0);
             (value.clone(), effect.means[place].map_or_else(|| "-".to_owned(), number_of))
