@@ -25,15 +25,16 @@ use crate::{
     Config, Entries, Finish, NoResult, Sim, Times,
     daemon::Thread,
     draw::Draws,
-    executor,
-    handle::{Call, join},
     kernel::{HOST, Kernel, KernelId},
     run_hash::Mark,
     runqueue::{Enqueue, Nice},
-    sampler::{Sampler, Samples},
     sched::Cpu,
     start_as_guest,
-    task::{Answer, Request, Task, TaskId, TaskState},
+    task::{
+        Answer, Request, Task, TaskId, TaskState, executor,
+        handle::{Call, join},
+    },
+    watch::sampler::{Sampler, Samples},
     world::{World, with},
 };
 

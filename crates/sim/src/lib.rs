@@ -5,51 +5,42 @@
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
 //! | `world.rs` and its folder | everything of a run that is data; turns and steps; the path of most turns |
 //! | `kernel.rs` | what one kernel has: its memory, processes and locks |
-//! | `task.rs`, `operation.rs` | the kernel half of tasks; what they can be inside of |
+//! | `task.rs` | the kernel half of a task |
+//! | `task/operation.rs` | what a task can be inside of |
+//! | `task/executor.rs`, `task/handle.rs` | the user half: futures over `Os` |
+//! | `task/affinity.rs` | which CPUs and which nodes a task is for |
+//! | `task/oom.rs` | the end of a process that the OOM killer has chosen |
+//! | `task/programs.rs` | what a machine's system runs beside a benchmark |
 //! | `sched.rs`, `runqueue.rs` and their folders | who runs where: CFS or EEVDF; load balance, loads, wake-ups |
 //! | `lock.rs`, `rwsem.rs` | the lock of an address space |
-//! | `livelock.rs` | the end of a run in which nothing gets on |
-//! | `oom.rs` | the end of a process that the OOM killer has chosen |
 //! | `daemon.rs` and its folder | kernel threads |
-//! | `executor.rs`, `handle.rs` | the user half: futures over `Os` |
 //! | `guests.rs` | guests of a host: their memory is a mapping of a process, their CPUs are tasks |
-//! | `affinity.rs` | which CPUs and which nodes a task is for |
 //! | `draw.rs` | what follows from the seed |
-//! | `programs.rs` | what a machine's system runs beside a benchmark |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `counter_names.rs` | which counters a kernel has |
 //! | `inject.rs`, `faults.rs` | for tests: one step of a run loses something; faults from outside, until an instant |
-//! | `trace.rs` | trace events as lines |
-//! | `sampler.rs`, `map_sampler.rs`, `free_watch.rs`, `slow_log.rs` | what is where, over time; what left the fast path |
+//! | `watch/sampler.rs`, `watch/map_sampler.rs`, `watch/free_watch.rs` | what is where, over time |
+//! | `watch/slow_log.rs` | what left the fast path |
+//! | `watch/trace.rs` | trace events as lines |
+//! | `watch/livelock.rs` | the end of a run in which nothing gets on |
 
-mod affinity;
 mod clock;
 mod counter_names;
 mod daemon;
 mod draw;
-mod executor;
 mod faults;
-mod free_watch;
 mod guests;
-mod handle;
 mod inject;
 mod kernel;
-mod livelock;
 mod lock;
-mod map_sampler;
-mod oom;
-mod operation;
-mod programs;
 mod run_hash;
 mod runqueue;
 mod rwsem;
-mod sampler;
 mod sched;
-mod slow_log;
 mod task;
 #[cfg(test)]
 mod tests;
-mod trace;
+mod watch;
 mod world;
 
 use std::{cell::RefCell, rc::Rc};
@@ -73,23 +64,23 @@ use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, 
 
 pub use counter_names::{all_counter_names, counter_names};
 use draw::{Draws, Purpose, StateDraws};
-pub use executor::{Entries, EntryFuture};
 use faults::FaultPoints;
 pub use faults::Faults;
-pub use free_watch::Free;
 pub use guests::{GuestLost, GuestsFinish, LostBy, ProcessMemory, simulate_guests, simulate_guests_with};
-pub use handle::Sim;
 use inject::Injector;
 pub use inject::{Injection, Lost};
 use kernel::{HOST, Kernel};
-pub use livelock::{Bounds, Livelock, Stuck};
-use map_sampler::MapSampler;
-pub use map_sampler::{CELLS_MAX, MapSample, MapSamples};
 use run_hash::Mark;
-use sampler::Sampler;
-pub use sampler::Samples;
-pub use slow_log::{SlowOperation, SlowOperations, SlowTotal, What};
-use trace::Trace;
+pub use task::executor::{Entries, EntryFuture};
+pub use task::handle::Sim;
+pub use watch::free_watch::Free;
+pub use watch::livelock::{Bounds, Livelock, Stuck};
+use watch::map_sampler::MapSampler;
+pub use watch::map_sampler::{CELLS_MAX, MapSample, MapSamples};
+use watch::sampler::Sampler;
+pub use watch::sampler::Samples;
+pub use watch::slow_log::{SlowOperation, SlowOperations, SlowTotal, What};
+use watch::trace::Trace;
 use world::World;
 
 /// The tick of distribution kernels (CONFIG_HZ=250).
@@ -433,9 +424,9 @@ pub fn try_simulate_from<T: 'static>(
     let slot = Rc::new(RefCell::new(None));
     let result = Rc::clone(&slot);
     let of_programs = system.map_or(Frames(0), |system| system.programs);
-    let beside = programs::beside(Sim, of_programs, Draws::new(config.seed), main);
+    let beside = task::programs::beside(Sim, of_programs, Draws::new(config.seed), main);
     let main = Box::pin(async move { *result.borrow_mut() = Some(beside.await) });
-    let mut world = executor::run(world, entries, main);
+    let mut world = task::executor::run(world, entries, main);
     if let Some(livelock) = world.watchdog.found.take() {
         return Err(NoResult::Livelock(livelock));
     }

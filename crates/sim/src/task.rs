@@ -1,4 +1,16 @@
 //! Tasks: the kernel half is data, the user half a future that lives in the executor.
+//!
+//! Here are the data of a task, what its user half asks for (`handle.rs`, `executor.rs`), the operations that it can be inside of
+//! (`operation.rs`), where it may run (`affinity.rs`), and its end (`oom.rs`); `programs.rs` has the tasks of a machine's system.
+//! May use: the world, its clock and kernels, and the scheduler to wake a task. Begin with [`Task`] and [`TaskState`], then
+//! follow one request: `handle.rs`, `World::submit`, `operation.rs`.
+
+mod affinity;
+pub(crate) mod executor;
+pub(crate) mod handle;
+mod oom;
+pub(crate) mod operation;
+pub(crate) mod programs;
 
 use std::mem::offset_of;
 
@@ -15,10 +27,10 @@ use crate::{
     Times,
     daemon::Thread,
     kernel::KernelId,
-    operation::Operation,
     runqueue::{Entity, Nice},
     rwsem::Mode,
     sched::{Distances, Wakes},
+    task::operation::Operation,
 };
 
 /// Number of a task, in the order of creation.

@@ -35,15 +35,14 @@ use crate::{
     guests::{Guest, GuestLost},
     inject::Injector,
     kernel::{HOST, Kernel, KernelId, Kernels},
-    livelock::Watchdog,
-    operation::{Asker, Operation},
     run_hash::{Mark, RunHash},
     runqueue::{Enqueue, Nice},
-    sampler::Sampler,
     sched::{Cpu, CpuPrices, Domains, Topology, Wakes},
-    slow_log::SlowLog,
-    task::{Answer, Meeting, Request, Slumber, Task, TaskId, TaskState},
-    trace::Trace,
+    task::{
+        Answer, Meeting, Request, Slumber, Task, TaskId, TaskState,
+        operation::{Asker, Operation},
+    },
+    watch::{livelock::Watchdog, sampler::Sampler, slow_log::SlowLog, trace::Trace},
 };
 
 pub(crate) use of_thread::{scoped, with};

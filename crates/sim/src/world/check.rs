@@ -5,8 +5,7 @@ use mm::ControlId;
 use crate::{
     daemon::Thread,
     kernel::{Kernel, KernelId},
-    operation::Operation,
-    task::{Task, TaskState},
+    task::{Task, TaskState, operation::Operation},
     world::World,
 };
 

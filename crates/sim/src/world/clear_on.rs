@@ -5,9 +5,8 @@ use units::CpuId;
 
 use crate::{
     kernel::Kernel,
-    operation::Operation,
     run_hash::Mark,
-    task::{TaskId, TaskState},
+    task::{TaskId, TaskState, operation::Operation},
     world::World,
 };
 

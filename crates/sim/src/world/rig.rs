@@ -199,7 +199,13 @@ mod tests {
     use units::{NodeId, Picos, Time};
 
     use super::*;
-    use crate::{kernel::HOST, operation::Operation, runqueue::Ticks, task::TaskState, tests::world_of, trace::Trace};
+    use crate::{
+        kernel::HOST,
+        runqueue::Ticks,
+        task::{TaskState, operation::Operation},
+        tests::world_of,
+        watch::trace::Trace,
+    };
 
     #[test]
     fn what_a_kernel_thread_falls_back_to_is_traced_as_its_own() {

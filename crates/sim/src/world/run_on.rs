@@ -15,9 +15,11 @@ use super::{
 use crate::{
     kernel::Kernel,
     lock::LetGo,
-    operation::{Operation, progress_of},
     run_hash::Mark,
-    task::TaskState,
+    task::{
+        TaskState,
+        operation::{Operation, progress_of},
+    },
     world::World,
 };
 

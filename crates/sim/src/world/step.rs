@@ -9,9 +9,11 @@ use mm::{
 use units::{Bytes, CpuId, Time};
 
 use crate::{
-    operation::{Operation, Progress},
     run_hash::Mark,
-    task::{Answer, TaskId, TaskState},
+    task::{
+        Answer, TaskId, TaskState,
+        operation::{Operation, Progress},
+    },
     world::{MAIN, World, rig::Stage},
 };
 

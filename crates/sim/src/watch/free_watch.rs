@@ -1,6 +1,6 @@
 //! Free memory of the simulated machine over a whole run, whether or not anyone asks for samples: least, and mean over time.
 //!
-//! Looks are at instants of virtual time, as [samples](crate::sampler) are: free memory is the same with and without those.
+//! Looks are at instants of virtual time, as [samples](super::sampler) are: free memory is the same with and without those.
 
 use units::{Frames, Picos, Time};
 

@@ -9,9 +9,11 @@ use mm::{MigrateType, Mm, event::Counters};
 use units::{Picos, Time};
 
 use crate::{
-    free_watch::{Free, FreeWatch},
     kernel::{HOST, Kernel, Kernels},
-    map_sampler::{MapSampler, MapSamples},
+    watch::{
+        free_watch::{Free, FreeWatch},
+        map_sampler::{MapSampler, MapSamples},
+    },
     world::World,
 };
 

@@ -14,8 +14,10 @@ use units::{Bytes, CpuId, NodeId, Order, Picos, Time, Vpn};
 
 use crate::{
     daemon::Thread,
-    operation::{Operation, Progress},
-    task::{TaskId, TaskState},
+    task::{
+        TaskId, TaskState,
+        operation::{Operation, Progress},
+    },
     world::World,
 };
 

@@ -16,10 +16,8 @@ use os::{
 use units::{BlockCensus, Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
 
 use crate::{
-    executor,
-    operation::pages,
     runqueue::Nice,
-    task::{Answer, Meeting, Request, TaskId},
+    task::{Answer, Meeting, Request, TaskId, executor, operation::pages},
     world::{self, with},
 };
 

@@ -9,8 +9,8 @@ use units::{Picos, Time};
 use crate::{
     clock::Next,
     kernel::{HOST, KernelId},
-    slow_log::What,
     task::{Task, TaskId, TaskState},
+    watch::slow_log::What,
     world::World,
 };
 
