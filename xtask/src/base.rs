@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Metadata;
-use lab::plan::UsageError;
+use lab::usage::UsageError;
 
 use crate::test::cargo_command;
 
@@ -60,7 +60,7 @@ impl Base {
         let output = git(root).args(["rev-parse", "--verify", "--quiet", &verified]).output().context("git")?;
         if !output.status.success() {
             let problem = format!("git knows no commit {name:?}; expected one such as HEAD~1 or main");
-            return Err(UsageError(problem).into());
+            return Err(UsageError::new(problem).into());
         }
         let commit = String::from_utf8(output.stdout).context("a commit's hash")?.trim().to_owned();
         let place = workspace.target_directory.join("same-bytes").into_std_path_buf();

@@ -123,7 +123,7 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("xtask: {error:#}");
             // As clap has it for what it refuses.
-            if error.is::<lab::plan::UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<lab::usage::UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Metadata;
 use clap::Args;
-use lab::source::{Source, SourceError};
+use lab::{source::Source, usage::UsageError};
 
 use self::compare::{Cells, Difference};
 use crate::{
@@ -67,7 +67,7 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<usize> {
 }
 
 /// The arguments of each run in the list.
-fn read(source: &Source) -> Result<Vec<String>, SourceError> {
+fn read(source: &Source) -> Result<Vec<String>, UsageError> {
     let document = source.parse()?;
     let root = document.root().only("key", &["run"])?;
     root.tables("run")?.into_iter().map(|table| table.only("key", &["arguments"])?.required("arguments")).collect()

@@ -8,8 +8,9 @@ use std::{
 
 use lab::{
     evidence::{self, Judged},
-    plan::{Request, Seeds, UsageError},
+    plan::{Request, Seeds},
     run,
+    usage::UsageError,
 };
 use report::Published;
 
@@ -25,7 +26,7 @@ pub(crate) fn claims(args: &args::Claims) -> anyhow::Result<ExitCode> {
             let name = match args.series.as_slice() {
                 [] => None,
                 [name] => Some(name.as_str()),
-                _ => return Err(UsageError("--result is of one series; name one, or none".to_owned()).into()),
+                _ => return Err(UsageError::new("--result is of one series; name one, or none".to_owned()).into()),
             };
             let published = evidence::series_of(directory, name)?;
             let results = evidence::beside(directory, &published);
@@ -43,7 +44,7 @@ fn run_and_judge(args: &args::Claims) -> anyhow::Result<(Vec<Judged>, bool)> {
     let series = evidence::series(&args.series)?;
     let runnable = series.iter().filter(|published| has_experiments(published)).count();
     if args.output.is_some() && runnable > 1 {
-        return Err(UsageError("-o is for one series; name it".to_owned()).into());
+        return Err(UsageError::new("-o is for one series; name it".to_owned()).into());
     }
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use lab::{cell::Problem, plan::UsageError};
+use lab::{cell::Problem, usage::UsageError};
 use linux::worker::{LIVELOCK, REFUSED};
 
 /// Refuses to be told by any other program.
@@ -17,7 +17,7 @@ fn check_parent(command: &str) -> Result<(), UsageError> {
     if linux::process::is_started_by_own_program() {
         return Ok(());
     }
-    Err(UsageError(format!(
+    Err(UsageError::new(format!(
         "{command}: only pagelab itself starts this; `pagelab worker` takes lines of `pagelab cells`"
     )))
 }

@@ -18,11 +18,11 @@ use std::{
 use clap::Parser;
 use lab::{
     calibrate,
-    plan::UsageError,
     run::{self, Progress, RunError},
     show::{self, Causes, PageWanted, Which},
     state::RecipeStart,
     suggest::{self, StateMake},
+    usage::UsageError,
 };
 
 use crate::{
@@ -105,7 +105,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Claims(args) => evidence::claims(&args),
         Command::Score(args) => evidence::score(&args),
         Command::Export(args) => export(&args),
-        Command::Trust(args) => print(&lab::trust::of(&args.experiment).map_err(UsageError::from)?.text()),
+        Command::Trust(args) => print(&lab::trust::of(&args.experiment)?.text()),
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
         Command::State(State::Make(args)) => make_state(&args),
@@ -286,11 +286,11 @@ fn man(args: &args::Man) -> anyhow::Result<ExitCode> {
             let known: Vec<_> =
                 pages.iter().map(|page| page.words.join(" ")).filter(|words| !words.is_empty()).collect();
             let known: Vec<_> = known.iter().map(String::as_str).collect();
-            UsageError(lab::source::unknown("command", &args.command.join(" "), &known))
+            UsageError::new(lab::source::unknown("command", &args.command.join(" "), &known))
         })?;
         return print(&String::from_utf8_lossy(&page.text));
     };
-    let mistake = |error: io::Error| UsageError(format!("{}: {error}", folder.display()));
+    let mistake = |error: io::Error| UsageError::new(format!("{}: {error}", folder.display()));
     let is_new = !folder.exists();
     std::fs::create_dir_all(folder).map_err(mistake)?;
     let paths: Vec<_> = pages.iter().map(|page| folder.join(&page.file)).collect();
@@ -319,7 +319,7 @@ fn put_back() -> io::Result<()> {
 
 fn record_state(output: &Path) -> anyhow::Result<ExitCode> {
     put_back()?;
-    let state = lab::state::State::live().map_err(UsageError)?;
+    let state = lab::state::State::live().map_err(UsageError::new)?;
     report::write_whole(output, &state.to_bytes()).map_err(UsageError::from)?;
     let mut stderr = io::stderr();
     if !state.stood_still {
@@ -332,9 +332,9 @@ fn record_state(output: &Path) -> anyhow::Result<ExitCode> {
 /// One after the other, each printed when it is there.
 fn make_by_recipe(name: &str, args: &args::Make, output: Option<&Path>) -> anyhow::Result<ExitCode> {
     let recipe = lab::state::recipe(name, args.unmovable, args.blocks);
-    let recipe = recipe.map_err(|problem| UsageError(format!("state make: {problem}")))?;
-    let machine = lab::machine::Machine::load(&args.machine, &linux::setting::names()).map_err(UsageError::from)?;
-    let variants = args.variant.iter().map(|name| lab::variant::load(name).map_err(UsageError::from));
+    let recipe = recipe.map_err(|problem| UsageError::new(format!("state make: {problem}")))?;
+    let machine = lab::machine::Machine::load(&args.machine, &linux::setting::names())?;
+    let variants = args.variant.iter().map(|name| lab::variant::load(name));
     let variants = variants.collect::<Result<Vec<_>, _>>()?;
     let mut start = RecipeStart { recipe, file: None, made: Vec::new() };
     for (variant, seed) in variants.iter().flat_map(|variant| args.seeds.all().map(move |seed| (variant, seed))) {

@@ -12,11 +12,11 @@ use std::{
 };
 
 use lab::{
-    plan::UsageError,
     run::{
         RunError,
         travel::{self, Lines},
     },
+    usage::UsageError,
 };
 use linux::worker::{LOOK_UP, stop_when_unread};
 
@@ -43,7 +43,7 @@ pub(crate) fn worker() -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     loop {
         let line = match lines.recv_timeout(LOOK_UP) {
-            Ok(line) => line.map_err(|error| UsageError(format!("worker: cannot read a line: {error}")))?,
+            Ok(line) => line.map_err(|error| UsageError::new(format!("worker: cannot read a line: {error}")))?,
             Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
                 return Err(RunError::InterruptedEarly.into());
             }
@@ -99,6 +99,6 @@ fn read(path: &Path) -> Result<Lines, UsageError> {
     } else {
         report::check_regular(path).and_then(|()| std::fs::read(path)).map(|found| bytes = found)
     };
-    read.map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
+    read.map_err(|error| UsageError::new(format!("{}: {error}", path.display())))?;
     Ok(Lines { from: path.display().to_string(), bytes })
 }

@@ -15,11 +15,11 @@ use report::{
 use crate::{
     experiment::Experiment,
     mmtests::{self, Like},
-    plan::{AcceleratorChoice, Request, Seeds, TIMEOUT_S, UsageError},
+    plan::{AcceleratorChoice, Request, Seeds, TIMEOUT_S},
     provenance, published,
     show::{self, Format},
-    source::SourceError,
     suggest::{self, Again},
+    usage::UsageError,
 };
 
 /// Digits of the program's hash in the name of a result directory.
@@ -43,7 +43,7 @@ impl Judged {
 pub fn series(names: &[String]) -> Result<Vec<Published>, UsageError> {
     let all = published::names();
     let names = if names.is_empty() { &all } else { names };
-    names.iter().map(|name| Ok(published::load(name)?)).collect()
+    names.iter().map(|name| published::load(name)).collect()
 }
 
 /// Runs for the claims of a series, if there are experiments that make its tables: the published columns of the main one,
@@ -114,7 +114,7 @@ pub fn judged(published: Published, results: &[PathBuf], seeds: Option<Seeds>) -
     let judgement = match ours.collect::<Result<Vec<_>, _>>()?.into_iter().reduce(Ours::with) {
         None => judge(&published, Err("no experiment makes this table yet")),
         Some(ours) => {
-            published.check_claims(&ours, &possible::possible(&published)).map_err(SourceError::from)?;
+            published.check_claims(&ours, &possible::possible(&published)).map_err(UsageError::from)?;
             judge(&published, Ok(&ours))
         }
     };
@@ -134,7 +134,7 @@ pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, Usag
     let kept = identity.presentation.as_ref().and_then(|presentation| presentation.published.as_ref());
     let is_gone = |name: &str| !published::names().iter().any(|known| known == name);
     if let Some(kept) = kept.filter(|kept| name.is_none_or(|name| kept.name == name && is_gone(name))) {
-        return Ok(kept.parse()?);
+        return kept.parse();
     }
     let experiment = identity.keys.first().map_or("", |key| key.experiment.as_str());
     let place = directory.display();
@@ -145,15 +145,17 @@ pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, Usag
         };
         let found = published::that_needs(experiment)?.filter(may_be_todays);
         return found.ok_or_else(|| {
-            UsageError(format!("{place} is of experiment {experiment}, which makes no published table"))
+            UsageError::new(format!("{place} is of experiment {experiment}, which makes no published table"))
         });
     };
     let published = published::load(name)?;
     let source = &published.source;
     match source.experiment.as_ref().or(source.also.first()) {
         Some(_) if source.also.iter().chain(&source.experiment).any(|needed| needed == experiment) => Ok(published),
-        Some(needed) => Err(UsageError(format!("{place} is of experiment {experiment}; {name} needs one of {needed}"))),
-        None => Err(UsageError(format!("{name}: no experiment makes this table yet"))),
+        Some(needed) => {
+            Err(UsageError::new(format!("{place} is of experiment {experiment}; {name} needs one of {needed}")))
+        }
+        None => Err(UsageError::new(format!("{name}: no experiment makes this table yet"))),
     }
 }
 
@@ -163,13 +165,13 @@ fn of_elsewhere(directory: &Path, name: Option<&str>) -> Result<Published, Usage
     show::contents(directory, None)?;
     let known = || published::names().join(", ");
     let name = name.ok_or_else(|| {
-        UsageError(format!(
+        UsageError::new(format!(
             "{}: measured elsewhere; name the series it is held against: {}",
             directory.display(),
             known()
         ))
     })?;
-    Ok(published::load(name)?)
+    published::load(name)
 }
 
 /// The claims of these series in one of the formats.
@@ -220,7 +222,7 @@ fn ours(directory: &Path, seeds: Option<Seeds>, published: &Published) -> Result
         let missing = identity.keys.len() - cells.len();
         let place = directory.display();
         let how = Again::of(&identity).map(|again| format!(" ({})", again.into(directory))).unwrap_or_default();
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "{place}: {missing} of {} cells have no result; run it to its end{how}, or choose seeds that it has",
             identity.keys.len()
         )));

@@ -4,7 +4,8 @@ use report::Layout;
 use workloads::{ParamError, Workload, WorkloadInfo};
 
 use crate::{
-    source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown},
+    source::{self, Kind, OneOrMore, Source, TableReader, unknown},
+    usage::UsageError,
     workload::{self, Offered},
 };
 
@@ -87,12 +88,12 @@ pub struct SimColumn {
 
 impl Experiment {
     /// The experiment of a name or path.
-    pub fn load(name_or_path: &str) -> Result<Self, SourceError> {
+    pub fn load(name_or_path: &str) -> Result<Self, UsageError> {
         Self::from_source(&source::lookup(Kind::Experiment, name_or_path)?)
     }
 
     /// Reads and validates an experiment file, parameters and their values included.
-    pub fn from_source(source: &Source) -> Result<Self, SourceError> {
+    pub fn from_source(source: &Source) -> Result<Self, UsageError> {
         let document = source.parse()?;
         let root = document.root().only("key", KEYS)?;
         let name: String = root.required("workload")?;
@@ -136,7 +137,7 @@ pub(crate) fn combinations(params: &[(String, Vec<String>)]) -> Vec<Vec<(String,
     grid
 }
 
-fn targets(root: &TableReader<'_>) -> Result<Vec<String>, SourceError> {
+fn targets(root: &TableReader<'_>) -> Result<Vec<String>, UsageError> {
     let OneOrMore(targets) = root.required("targets")?;
     match targets.iter().find(|target| !TARGETS.contains(&target.as_str())) {
         None => Ok(targets),
@@ -144,7 +145,7 @@ fn targets(root: &TableReader<'_>) -> Result<Vec<String>, SourceError> {
     }
 }
 
-fn layout(root: &TableReader<'_>) -> Result<Layout, SourceError> {
+fn layout(root: &TableReader<'_>) -> Result<Layout, UsageError> {
     match root.optional::<String>("layout")?.as_deref() {
         None | Some("head") => Ok(Layout::Head),
         Some("2015") => Ok(Layout::Classic),
@@ -154,7 +155,7 @@ fn layout(root: &TableReader<'_>) -> Result<Layout, SourceError> {
     }
 }
 
-fn cost(root: &TableReader<'_>) -> Result<Option<Cost>, SourceError> {
+fn cost(root: &TableReader<'_>) -> Result<Option<Cost>, UsageError> {
     let Some(table) = root.table("cost")? else { return Ok(None) };
     let table = table.only("key", COST_KEYS)?;
     let cpu_ms = table.required("cpu_ms")?;
@@ -165,7 +166,7 @@ fn cost(root: &TableReader<'_>) -> Result<Option<Cost>, SourceError> {
 }
 
 /// Their variants are read when they are used, like machines; settings have to be right here.
-fn columns(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<SimColumn>, SourceError> {
+fn columns(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<SimColumn>, UsageError> {
     let mut columns: Vec<SimColumn> = Vec::new();
     for table in root.tables("column")? {
         let table = table.only("key", COLUMN_KEYS)?;
@@ -198,7 +199,7 @@ fn columns(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<SimColumn>,
     Ok(columns)
 }
 
-fn settings(of: &TableReader<'_>) -> Result<Vec<(String, Vec<String>)>, SourceError> {
+fn settings(of: &TableReader<'_>) -> Result<Vec<(String, Vec<String>)>, UsageError> {
     let Some(table) = of.table("settings")? else { return Ok(Vec::new()) };
     let table = table.only("setting", &linux::setting::names())?;
     let read = |name: &str| {
@@ -211,16 +212,16 @@ fn settings(of: &TableReader<'_>) -> Result<Vec<(String, Vec<String>)>, SourceEr
 }
 
 /// The machine's own file is validated when it is loaded; that it exists is this file's business.
-fn machine(root: &TableReader<'_>) -> Result<String, SourceError> {
+fn machine(root: &TableReader<'_>) -> Result<String, UsageError> {
     let machine: String = root.required("machine")?;
     match source::lookup(Kind::Machine, &machine) {
         Ok(_) => Ok(machine),
-        Err(SourceError { file: Some(file), message, .. }) => Err(root.error("machine", format!("{file} {message}"))),
-        Err(SourceError { message, .. }) => Err(root.error("machine", message)),
+        Err(UsageError { file: Some(file), message, .. }) => Err(root.error("machine", format!("{file} {message}"))),
+        Err(UsageError { message, .. }) => Err(root.error("machine", message)),
     }
 }
 
-fn params(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<(String, Vec<String>)>, SourceError> {
+fn params(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<(String, Vec<String>)>, UsageError> {
     let Some(table) = root.table("params")? else { return Ok(Vec::new()) };
     let table = table.only("parameter", &workload.param_names())?;
     let mut params = Vec::new();
@@ -244,7 +245,7 @@ fn check_values(
     program: &WorkloadInfo,
     name: &str,
     values: &[String],
-) -> Result<(), SourceError> {
+) -> Result<(), UsageError> {
     for value in values {
         Workload::parse(program.name, [(name, value.as_str())]).map_err(|error| match error {
             ParamError::BadValue { expects, found, .. } => {
@@ -271,7 +272,7 @@ iterations = 8
 model = ["threads", "processes"]
 "#;
 
-    fn read(text: &str) -> Result<Experiment, SourceError> {
+    fn read(text: &str) -> Result<Experiment, UsageError> {
         Experiment::from_source(&Source::from_text("experiments/x.toml", text))
     }
 

@@ -11,9 +11,11 @@ use linux::{
 };
 use units::{CpuId, Frames, NodeId};
 
-use crate::machine::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts};
-use crate::plan::UsageError;
-use crate::source::{Source, SourceError};
+use crate::{
+    machine::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts},
+    source::Source,
+    usage::UsageError,
+};
 
 /// Settings that shape how memory is handed out, in the order in which the file lists them.
 const KEPT: [&str; 6] = [
@@ -34,9 +36,9 @@ pub fn machine_file(from: Option<&Path>, name: &str) -> Result<String, UsageErro
     let capture = from.map_or_else(Capture::live, Capture::from_dir);
     let snapshot = capture.and_then(|capture| Snapshot::parse(&capture));
     let place = from.map_or_else(String::new, |from| format!("{}: ", from.display()));
-    let snapshot = snapshot.map_err(|error| UsageError(format!("{place}{error}")))?;
+    let snapshot = snapshot.map_err(|error| UsageError::new(format!("{place}{error}")))?;
     let text = import(&snapshot, name).to_toml();
-    check(&snapshot, &text).map_err(|problem| UsageError(format!("{place}{problem}")))?;
+    check(&snapshot, &text).map_err(|problem| UsageError::new(format!("{place}{problem}")))?;
     Ok(text)
 }
 
@@ -51,7 +53,7 @@ fn check(snapshot: &Snapshot, text: &str) -> Result<(), String> {
     match Machine::from_source(&Source::from_text("imported", text), &setting::names()) {
         Ok(_) => Ok(()),
         // Its line is that of a file that is not written.
-        Err(error) => Err(SourceError { file: None, line: None, ..error }.to_string()),
+        Err(error) => Err(UsageError { file: None, line: None, ..error }.to_string()),
     }
 }
 

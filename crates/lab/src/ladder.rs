@@ -11,10 +11,11 @@ use report::{
 use crate::{
     evidence::{self, HASH_DIGITS},
     named,
-    plan::{Request, Seeds, UsageError},
+    plan::{Request, Seeds},
     provenance,
     show::{self, Format},
     source::{quoted, unknown},
+    usage::UsageError,
     variant,
 };
 
@@ -61,7 +62,7 @@ impl Wanted {
     pub fn request(&self) -> Result<Request, UsageError> {
         let rungs = self.rungs()?;
         if rungs.len() < 2 {
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "ladder: {} has one rung; expected patches or versions above it",
                 self.from
             )));
@@ -104,9 +105,9 @@ impl Wanted {
     fn rungs(&self) -> Result<Vec<Rung>, UsageError> {
         match self.from.split_once("..") {
             Some((first, last)) if self.steps.is_empty() => versions(first, last, self.by_rule),
-            Some(_) => {
-                Err(UsageError("ladder: expected versions (v5.0..v5.1) or patches (v5.0 +1..+3), not both".to_owned()))
-            }
+            Some(_) => Err(UsageError::new(
+                "ladder: expected versions (v5.0..v5.1) or patches (v5.0 +1..+3), not both".to_owned(),
+            )),
             None => self.patches(),
         }
     }
@@ -116,7 +117,7 @@ impl Wanted {
         let known: Vec<u32> = base.patches.iter().map(|patch| patch.number).collect();
         let mut wanted = Vec::new();
         for step in &self.steps {
-            let bad = || UsageError(format!("ladder: expected patches such as +3 or +1..+12, found {step:?}"));
+            let bad = || UsageError::new(format!("ladder: expected patches such as +3 or +1..+12, found {step:?}"));
             let number = |text: &str| text.strip_prefix('+').and_then(|text| text.parse::<u32>().ok()).ok_or_else(bad);
             match step.split_once("..") {
                 Some((first, last)) => {
@@ -135,7 +136,7 @@ impl Wanted {
             wanted.clone_from(&known);
         }
         if known.is_empty() {
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "ladder: {} has no patches; versions are climbed as v5.0..v5.1",
                 self.from
             )));
@@ -143,7 +144,7 @@ impl Wanted {
         let names: Vec<String> = known.iter().map(|number| format!("+{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         if let Some(lacks) = wanted.iter().find(|number| !known.contains(number)) {
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "ladder: {}: {}",
                 self.from,
                 unknown("step", &format!("+{lacks}"), &names)
@@ -191,7 +192,7 @@ fn versions(first: &str, last: &str, by_rule: bool) -> Result<Vec<Rung>, UsageEr
         }
         let Some(parent) = &top.parent else {
             let names: Vec<&str> = chain.iter().map(|named| named.name.as_str()).collect();
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "ladder: {last} does not come from {first}: {}",
                 unknown("version", first, &names)
             )));
@@ -234,7 +235,7 @@ fn write(rung: &Rung, number: usize, folder: &Path) -> Result<String, UsageError
     let lines: String = rules.iter().map(line).collect();
     let text = format!("about = {about}\nparent = {}\n\n[rules]\n{lines}", quoted(parent));
     let path = folder.join(format!("{number:02}-{last}.toml"));
-    let mistake = |error: std::io::Error| UsageError(format!("{}: {error}", folder.display()));
+    let mistake = |error: std::io::Error| UsageError::new(format!("{}: {error}", folder.display()));
     std::fs::create_dir_all(folder).map_err(mistake)?;
     report::write_whole(&path, text.as_bytes()).map_err(UsageError::from)?;
     Ok(path.display().to_string())
@@ -303,7 +304,7 @@ fn keep(
         if !found {
             let mut known: Vec<&str> = all.iter().map(String::as_str).collect();
             known.dedup();
-            return Err(UsageError(format!("--metrics: {}", unknown("metric", metric, &known))));
+            return Err(UsageError::new(format!("--metrics: {}", unknown("metric", metric, &known))));
         }
     }
     for table in &mut report.tables {

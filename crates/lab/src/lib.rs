@@ -38,5 +38,6 @@ pub mod suggest;
 pub mod swarm;
 pub mod sweep;
 pub mod trust;
+pub mod usage;
 pub mod variant;
 pub mod workload;

@@ -13,7 +13,8 @@ use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use crate::{
     prices::{self, Measured, Pace, Price, SharedCore},
-    source::{self, Kind, Source, SourceError},
+    source::{self, Kind, Source},
+    usage::UsageError,
 };
 
 /// A node's distance to itself, and to others when nothing says otherwise (ACPI's SLIT; LOCAL_DISTANCE and
@@ -138,12 +139,12 @@ pub(crate) const TRANSLATED_NS: u64 = 3;
 
 impl Machine {
     /// The machine of a name or path. `known` are the settings that a kernel can have.
-    pub fn load(name_or_path: &str, known: &[&str]) -> Result<Self, SourceError> {
+    pub fn load(name_or_path: &str, known: &[&str]) -> Result<Self, UsageError> {
         Self::from_source(&source::lookup(Kind::Machine, name_or_path)?, known)
     }
 
     /// Reads and validates a machine file. `known` are the settings that a kernel can have.
-    pub fn from_source(source: &Source, known: &[&str]) -> Result<Self, SourceError> {
+    pub fn from_source(source: &Source, known: &[&str]) -> Result<Self, UsageError> {
         read::machine(source, known)
     }
 

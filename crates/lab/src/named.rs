@@ -8,8 +8,9 @@ use workloads::Workload;
 
 use crate::{
     cell, counted,
-    plan::{Plan, Request, UsageError},
+    plan::{Plan, Request},
     source::nearest,
+    usage::UsageError,
 };
 
 /// First words of rows, whatever they are of.
@@ -46,14 +47,14 @@ pub fn check(metrics: &[String], request: &Request) -> Result<(), UsageError> {
     match metrics.iter().find(|metric| !names.has(metric)) {
         None => Ok(()),
         Some(metric) if counted::all().contains_key(metric.as_str()) => {
-            Err(UsageError(format!("--metrics {metric}: no kernel of this run counts it (pagelab list counters)")))
+            Err(UsageError::new(format!("--metrics {metric}: no kernel of this run counts it (pagelab list counters)")))
         }
         Some(metric) => {
             let known: Vec<&str> = names.counters.iter().chain(&names.others).map(String::as_str).collect();
             let question = nearest(metric, &known).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             let others: Vec<String> = names.others.iter().cloned().collect();
             let others = list("valid are counters (pagelab list counters), ", &others, 400);
-            Err(UsageError(format!("--metrics: unknown metric {metric:?}{question} ({others})")))
+            Err(UsageError::new(format!("--metrics: unknown metric {metric:?}{question} ({others})")))
         }
     }
 }

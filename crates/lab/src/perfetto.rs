@@ -2,10 +2,7 @@
 
 use std::path::Path;
 
-use crate::{
-    plan::{Seeds, UsageError},
-    show,
-};
+use crate::{plan::Seeds, show, usage::UsageError};
 
 /// The outcome of an export.
 #[derive(Debug)]
@@ -23,14 +20,14 @@ pub struct Traced {
 /// No result, nothing in it that is known over time, or a file that is there or cannot be written.
 pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Traced, UsageError> {
     if to.symlink_metadata().is_ok() {
-        return Err(UsageError(format!("{} exists already; give the name of a new file", to.display())));
+        return Err(UsageError::new(format!("{} exists already; give the name of a new file", to.display())));
     }
     report::check_whole(to)?;
     let shown = show::read(result, seeds)?;
-    let traced =
-        report::perfetto::trace(&shown.cells).map_err(|error| UsageError(format!("{}: {error}", result.display())))?;
+    let traced = report::perfetto::trace(&shown.cells)
+        .map_err(|error| UsageError::new(format!("{}: {error}", result.display())))?;
     if traced.runs.is_empty() {
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "{}: nothing in it is known over time (simulated runs have operations off the allocator's fast path); {}",
             result.display(),
             shown.sampling(result)

@@ -27,8 +27,8 @@ use crate::{
     machine::{Latency, Machine},
     presentation::Presentation,
     prices, provenance,
-    source::SourceError,
     state::{RecipeStart, StateFile},
+    usage::UsageError,
     variant::Recorded,
 };
 
@@ -93,37 +93,20 @@ pub enum AcceleratorChoice {
     InTurn(Vec<Accelerator>),
 }
 
-/// A user's mistake: one message, exit status 2.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct UsageError(pub String);
-
-impl From<SourceError> for UsageError {
-    fn from(error: SourceError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<report::StoreError> for UsageError {
-    fn from(error: report::StoreError) -> Self {
-        Self(error.to_string())
-    }
-}
-
 /// Refuses maps of memory where no cell would have one.
 fn check_map(request: &Request, sessions: &[Session]) -> Result<(), UsageError> {
     if !request.map {
         return Ok(());
     }
     if request.sample.is_none() {
-        return Err(UsageError("--map: expected --sample TIME too, which says how often".to_owned()));
+        return Err(UsageError::new("--map: expected --sample TIME too, which says how often".to_owned()));
     }
     if !sessions.iter().any(|session| session.target() == Target::Sim && !session.keys.is_empty()) {
-        return Err(UsageError("--map is for target sim, and nothing here is simulated".to_owned()));
+        return Err(UsageError::new("--map is for target sim, and nothing here is simulated".to_owned()));
     }
     let mut keys = sessions.iter().flat_map(|session| &session.keys);
     match keys.find(|key| matches!(workload(key), Workload::Guests(_))) {
-        Some(key) => Err(UsageError(format!(
+        Some(key) => Err(UsageError::new(format!(
             "--map: {} has several kernels, whose memory has no map yet; --sample alone samples them",
             key.workload
         ))),
@@ -444,7 +427,7 @@ impl Plan {
         let (sessions, skipped) = planner.sessions()?;
         if sessions.iter().all(|session| session.keys.is_empty()) {
             let reasons: Vec<_> = skipped.iter().map(|skip| format!("{}: {}", skip.target, skip.reason)).collect();
-            return Err(UsageError(format!("nothing can run here: {}", reasons.join("; "))));
+            return Err(UsageError::new(format!("nothing can run here: {}", reasons.join("; "))));
         }
         let workers = request.workers.unwrap_or_else(|| linux::host::usable_cpus().len());
         let Request { timeout_s, trace, sample, map, .. } = *request;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     experiment::Experiment,
     published::{self, Files},
-    source::SourceError,
+    usage::UsageError,
     variant::{self, Recorded},
 };
 
@@ -43,7 +43,7 @@ impl Presentation {
     ///
     /// # Errors
     /// A series that cannot be read.
-    pub(crate) fn of<'a>(experiment: &Experiment, cells: impl Iterator<Item = &'a Key>) -> Result<Self, SourceError> {
+    pub(crate) fn of<'a>(experiment: &Experiment, cells: impl Iterator<Item = &'a Key>) -> Result<Self, UsageError> {
         let titles = experiment.columns.iter();
         let titles = titles.filter_map(|column| Some((column.kernel.clone(), column.title.clone()?))).collect();
         let about = Some(experiment.about.clone());
@@ -60,14 +60,14 @@ impl Presentation {
     ///
     /// # Errors
     /// A series that cannot be read.
-    pub(crate) fn of_older<'a>(name: &str, cells: impl Iterator<Item = &'a Key>) -> Result<Self, SourceError> {
+    pub(crate) fn of_older<'a>(name: &str, cells: impl Iterator<Item = &'a Key>) -> Result<Self, UsageError> {
         match Experiment::load(name) {
             Ok(experiment) => Self::of(&Experiment { name: name.to_owned(), ..experiment }, cells),
             Err(_) => Self::without_experiment(name, cells),
         }
     }
 
-    fn without_experiment<'a>(name: &str, cells: impl Iterator<Item = &'a Key>) -> Result<Self, SourceError> {
+    fn without_experiment<'a>(name: &str, cells: impl Iterator<Item = &'a Key>) -> Result<Self, UsageError> {
         let (mut presses, mut rules) = (false, BTreeMap::new());
         for key in cells {
             presses = presses || crate::cell::parse(key).is_ok_and(|workload| workload.presses());
@@ -93,7 +93,7 @@ impl Presentation {
     ///
     /// # Errors
     /// Files that are no series, with the file and line.
-    pub(crate) fn series(&self) -> Result<Option<Published>, SourceError> {
+    pub(crate) fn series(&self) -> Result<Option<Published>, UsageError> {
         self.published.as_ref().map(Files::parse).transpose()
     }
 }

@@ -12,7 +12,10 @@ use mm::cost::{Prices, Work};
 use serde::{Deserialize, Serialize};
 use units::Picos;
 
-use crate::source::{Scalar, Source, SourceError, TableReader};
+use crate::{
+    source::{Scalar, Source, TableReader},
+    usage::UsageError,
+};
 
 /// A price of a machine file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,7 +253,7 @@ pub fn summary(used: &[Used]) -> String {
 }
 
 /// The `[prices]` of a file, in the order of [`Work::ALL`].
-pub fn read(root: &TableReader<'_>) -> Result<Vec<Price>, SourceError> {
+pub fn read(root: &TableReader<'_>) -> Result<Vec<Price>, UsageError> {
     let Some(table) = root.table("prices")? else { return Ok(Vec::new()) };
     let names: Vec<_> = Work::ALL.iter().map(|work| work.name()).collect();
     let table = table.only("price", &names)?;
@@ -258,7 +261,7 @@ pub fn read(root: &TableReader<'_>) -> Result<Vec<Price>, SourceError> {
 }
 
 /// The `[measured]` of a file, in its order.
-pub fn read_measured(root: &TableReader<'_>) -> Result<Vec<Measured>, SourceError> {
+pub fn read_measured(root: &TableReader<'_>) -> Result<Vec<Measured>, UsageError> {
     let Some(table) = root.table("measured")? else { return Ok(Vec::new()) };
     let entry = |name: &str| {
         let (takes, range, source) = entry(&table, name)?;
@@ -267,12 +270,12 @@ pub fn read_measured(root: &TableReader<'_>) -> Result<Vec<Measured>, SourceErro
     table.keys().into_iter().map(entry).collect()
 }
 
-fn price(table: &TableReader<'_>, work: Work) -> Result<Price, SourceError> {
+fn price(table: &TableReader<'_>, work: Work) -> Result<Price, UsageError> {
     let (takes, range, source) = entry(table, work.name())?;
     Ok(Price { work, takes, range, source })
 }
 
-fn entry(table: &TableReader<'_>, name: &str) -> Result<(Picos, Option<Range>, String), SourceError> {
+fn entry(table: &TableReader<'_>, name: &str) -> Result<(Picos, Option<Range>, String), UsageError> {
     let Ok(Some(price)) = table.table(name) else { return Err(table.error(name, FORM)) };
     let price = price.only("key", &["ns", "ps", "low", "high", "source"])?;
     let (key, decimals) = match (price.has("ns"), price.has("ps")) {
@@ -302,7 +305,7 @@ fn entry(table: &TableReader<'_>, name: &str) -> Result<(Picos, Option<Range>, S
 }
 
 /// Where a figure comes from.
-pub(crate) fn source_of(table: &TableReader<'_>) -> Result<String, SourceError> {
+pub(crate) fn source_of(table: &TableReader<'_>) -> Result<String, UsageError> {
     let source: String = table.required("source")?;
     if source.trim().is_empty() {
         return Err(table.error("source", "expected who measured it and how, or \"assumed: \" and why, found nothing"));
@@ -315,14 +318,14 @@ pub(crate) fn source_of(table: &TableReader<'_>) -> Result<String, SourceError> 
 }
 
 /// The `shared_core` of a file.
-pub fn read_shared_core(root: &TableReader<'_>) -> Result<Option<SharedCore>, SourceError> {
+pub fn read_shared_core(root: &TableReader<'_>) -> Result<Option<SharedCore>, UsageError> {
     let bounds = (100..=SHARED_CORE_MAX, "percent of the time alone");
     let read = read_percent(root, "shared_core", SHARED_CORE_FORM, bounds)?;
     Ok(read.map(|(percent, source)| SharedCore { percent, source }))
 }
 
 /// The `pace` of a file.
-pub fn read_pace(root: &TableReader<'_>) -> Result<Option<Pace>, SourceError> {
+pub fn read_pace(root: &TableReader<'_>) -> Result<Option<Pace>, UsageError> {
     let read = read_percent(root, "pace", PACE_FORM, (10..=1000, "percent of generic prices"))?;
     Ok(read.map(|(percent, source)| Pace { percent, source }))
 }
@@ -333,7 +336,7 @@ fn read_percent(
     key: &str,
     form: &str,
     (bounds, of): (RangeInclusive<u64>, &str),
-) -> Result<Option<(u32, String)>, SourceError> {
+) -> Result<Option<(u32, String)>, UsageError> {
     if !root.has(key) {
         return Ok(None);
     }

@@ -7,7 +7,7 @@ use include_dir::{Dir, include_dir};
 use report::{Published, published::PublishedError};
 use serde::{Deserialize, Serialize};
 
-use crate::source::SourceError;
+use crate::usage::UsageError;
 
 static PUBLISHED: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../published");
 
@@ -30,12 +30,12 @@ impl Files {
     ///
     /// # Errors
     /// The file and line that are wrong.
-    pub fn parse(&self) -> Result<Published, SourceError> {
+    pub fn parse(&self) -> Result<Published, UsageError> {
         Ok(Published::parse(&self.name, &self.files)?)
     }
 }
 
-impl From<PublishedError> for SourceError {
+impl From<PublishedError> for UsageError {
     fn from(error: PublishedError) -> Self {
         let line = error.line.and_then(|line| u32::try_from(line).ok());
         Self { line, file: Some(error.file), key: None, message: error.message }
@@ -55,23 +55,23 @@ pub fn names() -> Vec<String> {
 }
 
 /// The series of this name.
-pub fn load(name: &str) -> Result<Published, SourceError> {
+pub fn load(name: &str) -> Result<Published, UsageError> {
     load_in(Path::new(""), name)
 }
 
 /// The series whose tables this experiment makes, if there is one. Of several one of the working directory comes first, so that
 /// who puts numbers of their own there sees them; else the first by name.
-pub fn of_experiment(experiment: &str) -> Result<Option<Published>, SourceError> {
+pub fn of_experiment(experiment: &str) -> Result<Option<Published>, UsageError> {
     files_of_experiment(experiment)?.as_ref().map(Files::parse).transpose()
 }
 
 /// Files of the same series, to be kept.
-pub(crate) fn files_of_experiment(experiment: &str) -> Result<Option<Files>, SourceError> {
+pub(crate) fn files_of_experiment(experiment: &str) -> Result<Option<Files>, UsageError> {
     of_experiment_in(Path::new(""), experiment)
 }
 
 /// Files of a series that needs this experiment besides its main one, where all sets of tables of it are printed there.
-pub(crate) fn files_with_tables(experiment: &str, tables: &BTreeSet<&str>) -> Result<Option<Files>, SourceError> {
+pub(crate) fn files_with_tables(experiment: &str, tables: &BTreeSet<&str>) -> Result<Option<Files>, UsageError> {
     find_in(Path::new(""), |published| {
         let is_printed = |set: &&str| published.all().iter().any(|printed| printed.place()[0] == *set);
         let needs = published.source.also.iter().any(|also| also == experiment);
@@ -80,7 +80,7 @@ pub(crate) fn files_with_tables(experiment: &str, tables: &BTreeSet<&str>) -> Re
 }
 
 /// The series whose claims need this experiment: whose tables it makes, or else one that needs it besides.
-pub fn that_needs(experiment: &str) -> Result<Option<Published>, SourceError> {
+pub fn that_needs(experiment: &str) -> Result<Option<Published>, UsageError> {
     let root = Path::new("");
     let main = of_experiment_in(root, experiment)?;
     let besides = |published: &Published| published.source.also.iter().any(|also| also == experiment);
@@ -88,11 +88,11 @@ pub fn that_needs(experiment: &str) -> Result<Option<Published>, SourceError> {
     files.as_ref().map(Files::parse).transpose()
 }
 
-fn of_experiment_in(root: &Path, experiment: &str) -> Result<Option<Files>, SourceError> {
+fn of_experiment_in(root: &Path, experiment: &str) -> Result<Option<Files>, UsageError> {
     find_in(root, |published| published.source.experiment.as_deref() == Some(experiment))
 }
 
-fn find_in(root: &Path, is_it: impl Fn(&Published) -> bool) -> Result<Option<Files>, SourceError> {
+fn find_in(root: &Path, is_it: impl Fn(&Published) -> bool) -> Result<Option<Files>, UsageError> {
     let mut names = names_in(root);
     // Stable: by name within both.
     names.sort_by_key(|name| !root.join(FOLDER).join(name).join(SOURCE).exists());
@@ -113,11 +113,11 @@ fn names_in(root: &Path) -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn load_in(root: &Path, name: &str) -> Result<Published, SourceError> {
+fn load_in(root: &Path, name: &str) -> Result<Published, UsageError> {
     files_in(root, name)?.parse()
 }
 
-fn files_in(root: &Path, name: &str) -> Result<Files, SourceError> {
+fn files_in(root: &Path, name: &str) -> Result<Files, UsageError> {
     let folder = root.join(FOLDER).join(name);
     let files = if is_name(name) && folder.join(SOURCE).exists() {
         of_folder(&folder)?
@@ -125,7 +125,7 @@ fn files_in(root: &Path, name: &str) -> Result<Files, SourceError> {
         let built_in = PUBLISHED.get_dir(name).filter(|_| is_name(name));
         built_in.map(built_in_files).ok_or_else(|| {
             let message = format!("unknown published series {name:?} (there are {})", names_in(root).join(", "));
-            SourceError { file: None, line: None, key: None, message }
+            UsageError::new(message)
         })?
     };
     Ok(Files { name: name.to_owned(), files })
@@ -144,8 +144,8 @@ fn built_in_files(folder: &Dir<'_>) -> Vec<(String, String)> {
     sorted(folder.files().filter(|file| is_read(file.path())).filter_map(text).collect())
 }
 
-fn of_folder(folder: &Path) -> Result<Vec<(String, String)>, SourceError> {
-    let error = |path: &Path, error: &std::io::Error| SourceError {
+fn of_folder(folder: &Path) -> Result<Vec<(String, String)>, UsageError> {
+    let error = |path: &Path, error: &std::io::Error| UsageError {
         file: Some(path.display().to_string()),
         line: None,
         key: None,

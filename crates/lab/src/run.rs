@@ -49,9 +49,10 @@ use crate::{
     cell::{Order, Simulated},
     import::import,
     machine::Machine,
-    plan::{Identity, Place, Plan, Request, Session, Start, UsageError},
+    plan::{Identity, Place, Plan, Request, Session, Start},
     simulated::with_settings,
     suggest,
+    usage::UsageError,
     variant::Recorded,
 };
 
@@ -136,7 +137,7 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
     let Runner { mut store, mut failures, done, measured, unable, .. } = runner;
     if outcome.is_ok() && measured == 0 && failures.is_empty() {
         discard(&directory);
-        return Err(RunError::Usage(UsageError(format!("nothing can run here: {}", unable.join("; ")))));
+        return Err(RunError::Usage(UsageError::new(format!("nothing can run here: {}", unable.join("; ")))));
     }
     // What a refused run has so far is no result: it can neither go on nor be shown as what was asked for.
     let is_refused = finished == 0 && matches!(outcome, Err(Stopped::Refused(_)));
@@ -222,7 +223,7 @@ enum Stopped {
 }
 
 fn mistake(error: &SettingError) -> Stopped {
-    Stopped::Mistake(UsageError(format!("--set {error}")))
+    Stopped::Mistake(UsageError::new(format!("--set {error}")))
 }
 
 impl From<StoreError> for Stopped {
@@ -405,7 +406,7 @@ impl Runner<'_> {
             },
             Err(WorkerError::Interrupted) => return Err(Stopped::Interrupted),
             Err(WorkerError::Refused(reason)) => {
-                return Err(Stopped::Refused(UsageError(format!("{who}: {reason}"))));
+                return Err(Stopped::Refused(UsageError::new(format!("{who}: {reason}"))));
             }
             Err(error) => self.failures.push(format!("{who}: {error}")),
         }
@@ -500,7 +501,7 @@ impl Runner<'_> {
                 Ok(())
             }
             Err(GuestError::Interrupted) => Err(Stopped::Interrupted),
-            Err(GuestError::Refused(problem)) => Err(Stopped::Mistake(UsageError(format!(
+            Err(GuestError::Refused(problem)) => Err(Stopped::Mistake(UsageError::new(format!(
                 "vm {} on {}: {problem}",
                 session.kernel, session.machine.name
             )))),
@@ -508,7 +509,7 @@ impl Runner<'_> {
                 if captures.is_empty() && !image.checksum_matches() =>
             {
                 let path = image.path.display();
-                Err(Stopped::Mistake(UsageError(format!(
+                Err(Stopped::Mistake(UsageError::new(format!(
                     "{path} does not boot, and its checksum does not match: is it damaged? {error}"
                 ))))
             }

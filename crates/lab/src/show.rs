@@ -40,11 +40,12 @@ pub use self::{
 use crate::{
     counted,
     mmtests::{self, Like},
-    plan::{Identity, Seeds, Simulated, UsageError},
+    plan::{Identity, Seeds, Simulated},
     presentation::Presentation,
     provenance,
     run::{self, IDENTITY_FILE},
     suggest::Again,
+    usage::UsageError,
 };
 
 /// Why there is no time by cause.
@@ -124,7 +125,7 @@ impl Shown {
     fn check_causes(&self, causes: Causes, directory: &Path) -> Result<(), UsageError> {
         if causes == Causes::Required && self.cells.iter().all(|cell| cell.measured.causes.is_empty()) {
             let place = directory.display();
-            return Err(UsageError(format!("--causes: nothing in {place} says where time went; {ONLY_SIM}")));
+            return Err(UsageError::new(format!("--causes: nothing in {place} says where time went; {ONLY_SIM}")));
         }
         Ok(())
     }
@@ -224,7 +225,7 @@ fn read_like(directory: &Path, seeds: Option<Seeds>, like: Option<&Like>) -> Res
     let mut cells = report::cells(contents.records);
     if cells.is_empty() {
         let (place, planned) = (directory.display(), identity.keys.len());
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "{place}: none of its {planned} cells is done; the same run with `-o {place}` goes on"
         )));
     }
@@ -268,7 +269,7 @@ fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Re
     let all = || keys.iter().map(|key| key.seed);
     let (first, last) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
     if let Some(lacks) = seeds.all().find(|seed| !(first..=last).contains(seed)) {
-        return Err(UsageError(format!("--seeds: the result has no seed {lacks}; it has {first}-{last}")));
+        return Err(UsageError::new(format!("--seeds: the result has no seed {lacks}; it has {first}-{last}")));
     }
     keys.retain(|key| seeds.contains(key.seed));
     records.retain(|record| match record {

@@ -6,13 +6,15 @@
 mod library;
 mod reader;
 
-use std::{fmt, path::Path};
+use std::path::Path;
 
 pub(crate) use library::check_name;
 pub use library::{Kind, Listed, SERVES, list, lookup, names};
 pub use reader::{FromValue, Mismatch, OneOrMore, Scalar, TableReader};
 use report::brief;
 use toml::de::DeTable;
+
+use crate::usage::UsageError;
 
 /// A file's text, and what messages call it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,32 +30,15 @@ pub struct Document<'s> {
     table: DeTable<'s>,
 }
 
-/// What is wrong with a file that a user wrote.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", Place(self))]
-pub struct SourceError {
-    /// The file; none when a name led to no file.
-    pub file: Option<String>,
-    /// The line, from 1; none when the file as a whole is meant.
-    pub line: Option<u32>,
-    /// Path of the key, such as `node.memory`; for an unknown key, of the table that holds it.
-    pub key: Option<String>,
-    /// What was expected, and what was found.
-    pub message: String,
-}
-
 impl Source {
     /// Reads a file.
-    pub fn read(path: &Path) -> Result<Self, SourceError> {
+    pub fn read(path: &Path) -> Result<Self, UsageError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
             Ok(text) => Ok(Self { file, text }),
-            Err(error) => Err(SourceError {
-                file: Some(file),
-                line: None,
-                key: None,
-                message: format!("cannot be read: {error}"),
-            }),
+            Err(error) => {
+                Err(UsageError { file: Some(file), line: None, key: None, message: format!("cannot be read: {error}") })
+            }
         }
     }
 
@@ -78,7 +63,7 @@ impl Source {
     }
 
     /// The text as tables; a syntax error or a key given twice is an error.
-    pub fn parse(&self) -> Result<Document<'_>, SourceError> {
+    pub fn parse(&self) -> Result<Document<'_>, UsageError> {
         match DeTable::parse(&self.text) {
             Ok(table) => Ok(Document { source: self, table: table.into_inner() }),
             Err(error) => {
@@ -93,10 +78,10 @@ impl Source {
     }
 
     /// An error about the byte at `offset`.
-    fn error_at(&self, offset: usize, key: Option<String>, message: String) -> SourceError {
+    fn error_at(&self, offset: usize, key: Option<String>, message: String) -> UsageError {
         let newlines = self.text.bytes().take(offset).filter(|&byte| byte == b'\n').count();
         let line = u32::try_from(newlines + 1).expect("a file has fewer than 2^32 lines");
-        SourceError { file: Some(self.file.clone()), line: Some(line), key, message }
+        UsageError { file: Some(self.file.clone()), line: Some(line), key, message }
     }
 }
 
@@ -152,31 +137,13 @@ pub fn unknown(noun: &str, name: &str, valid: &[&str]) -> String {
     format!("unknown {noun} {}{question}{list}", brief(format_args!("{name:?}")))
 }
 
-/// Prints `file:line: key: `, each part if it is there.
-struct Place<'a>(&'a SourceError);
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SourceError { file, line, key, .. } = self.0;
-        match (file, line) {
-            (Some(file), Some(line)) => write!(f, "{file}:{line}: ")?,
-            (Some(file), None) => write!(f, "{file}: ")?,
-            (None, _) => {}
-        }
-        match key {
-            Some(key) => write!(f, "{key}: "),
-            None => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use units::Bytes;
 
     use super::*;
 
-    fn message<T: std::fmt::Debug>(text: &str, read: impl Fn(TableReader<'_>) -> Result<T, SourceError>) -> String {
+    fn message<T: std::fmt::Debug>(text: &str, read: impl Fn(TableReader<'_>) -> Result<T, UsageError>) -> String {
         let source = Source::from_text("machines/x.toml", text);
         source.parse().and_then(|document| read(document.root())).expect_err(text).to_string()
     }

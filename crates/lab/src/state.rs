@@ -35,8 +35,8 @@ use crate::{
     experiment::{FRESH, KERNEL},
     import::import,
     machine::Machine,
-    plan::UsageError,
     source::{Source, check_name, unknown},
+    usage::UsageError,
 };
 
 /// The first line of a state file.
@@ -79,11 +79,11 @@ impl Named {
             _ => {}
         }
         if let Some(recipe) = RecipeStart::from_words(words) {
-            return recipe.map(Self::Recipe).map_err(|problem| UsageError(format!("state {words}: {problem}")));
+            return recipe.map(Self::Recipe).map_err(|problem| UsageError::new(format!("state {words}: {problem}")));
         }
         let path = Path::new(words);
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        check_name("state", &name, &[]).map_err(UsageError)?;
+        check_name("state", &name, &[]).map_err(UsageError::new)?;
         if path.extension().is_some_and(|suffix| suffix == recipe::SUFFIX) {
             let source = Source::read(path)?;
             return Ok(Self::Recipe(RecipeStart::from_source(path, &source)?));
@@ -92,7 +92,7 @@ impl Named {
             let recipes = workloads::recipe::RECIPES.iter().map(|recipe| recipe.name);
             let names: Vec<_> = [FRESH, KERNEL].into_iter().chain(recipes).collect();
             let name = words.split(',').next().unwrap_or(words);
-            return Err(UsageError(unknown("state", name, &names)));
+            return Err(UsageError::new(unknown("state", name, &names)));
         }
         Ok(Self::File(path.to_owned(), State::load(path)?))
     }
@@ -127,7 +127,7 @@ pub struct StateError {
 
 impl From<StateError> for UsageError {
     fn from(error: StateError) -> Self {
-        Self(error.to_string())
+        Self::new(error.to_string())
     }
 }
 
@@ -153,7 +153,7 @@ impl State {
 
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Self, UsageError> {
-        let bytes = fs::read(path).map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
+        let bytes = fs::read(path).map_err(|error| UsageError::new(format!("{}: {error}", path.display())))?;
         Ok(Self::from_bytes(&path.display().to_string(), &bytes)?)
     }
 
@@ -267,7 +267,7 @@ pub fn text(path: &Path) -> Result<String, UsageError> {
         return Ok(format!("recipe {}\n{}", start.recipe, made.collect::<String>()));
     }
     let state = State::load(path)?;
-    let snapshot = state.snapshot().map_err(UsageError)?;
+    let snapshot = state.snapshot().map_err(UsageError::new)?;
     let still = if state.stood_still { "stood still" } else { "moved" };
     let mut text = format!(
         "state {}\nLinux {}, {} frames in {} runs; memory {still} while it was read\n",

@@ -17,10 +17,11 @@ use crate::{
     evidence::{self, HASH_DIGITS},
     experiment::Experiment,
     ladder,
-    plan::{Plan, Request, Seeds, Session, UsageError, is_setting},
+    plan::{Plan, Request, Seeds, Session, is_setting},
     provenance,
     show::{self, compare::Form},
     simulated,
+    usage::UsageError,
     workload::Offered,
 };
 
@@ -73,21 +74,21 @@ impl Wanted {
     /// No grid, one that is too large, names or values that are not there, or more than one kernel.
     pub fn request(&self) -> Result<Request, UsageError> {
         if self.sets.is_empty() {
-            return Err(UsageError(
+            return Err(UsageError::new(
                 "sweep: expected --set NAME=VALUES, as in --set vm.swappiness=0..100:20".to_owned(),
             ));
         }
         let (request, plan, given) = self.planned()?;
         let axes: Values = given.into_iter().filter(|(_, values)| values.len() > 1).collect();
         if axes.is_empty() {
-            return Err(UsageError(
+            return Err(UsageError::new(
                 "sweep: the grid has one cell; expected several values of something, as in --set vm.swappiness=0..100:20"
                     .to_owned(),
             ));
         }
         let panels = axes.iter().skip(2).map(|(_, values)| values.len()).product::<usize>();
         if panels > PANELS_MAX {
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "sweep: the third --set and those after it make {panels} maps of each row; expected at most {PANELS_MAX} (the \
                  first two are the rows and columns of a map)"
             )));
@@ -111,7 +112,7 @@ impl Wanted {
         let given = self.values()?;
         let places = given.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
         if places > PLACES_MAX {
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "sweep: the grid has {places} places; expected at most {PLACES_MAX} (fewer values, or a larger step)"
             )));
         }
@@ -128,7 +129,7 @@ impl Wanted {
         // Names and values are judged here.
         let plan = Plan::new(&request, |_| Accelerator::Tcg)?;
         if plan.cells() > CELLS_MAX {
-            return Err(UsageError(format!("sweep: {} cells; expected at most {CELLS_MAX}", plan.cells())));
+            return Err(UsageError::new(format!("sweep: {} cells; expected at most {CELLS_MAX}", plan.cells())));
         }
         Ok((request, plan, given))
     }
@@ -138,11 +139,11 @@ impl Wanted {
         let read = |set: &String| {
             let pair = set.split_once('=').filter(|(name, values)| !name.is_empty() && !values.is_empty());
             let Some((name, values)) = pair else {
-                return Err(UsageError(format!(
+                return Err(UsageError::new(format!(
                     "--set {set}: expected NAME=VALUES, as in --set vm.swappiness=0..100:20"
                 )));
             };
-            let mistake = |problem: String| UsageError(format!("--set {name}: {problem}"));
+            let mistake = |problem: String| UsageError::new(format!("--set {name}: {problem}"));
             let values = values.split(',').map(range).collect::<Result<Vec<_>, _>>().map_err(mistake)?.concat();
             if let Some(twice) = (1..values.len()).find(|at| values[..*at].contains(&values[*at])) {
                 return Err(mistake(format!("{} is given twice", values[twice])));
@@ -213,7 +214,7 @@ fn one_kernel(plan: &Plan, experiment: &str) -> Result<(), UsageError> {
     kernels.dedup();
     match kernels.len() {
         1 if tables.len() <= 1 => Ok(()),
-        _ => Err(UsageError(format!(
+        _ => Err(UsageError::new(format!(
             "sweep: {experiment} compares {}; a sweep is of one kernel: choose it with --variant",
             report::short::text::list("", &kernels, 100)
         ))),
@@ -236,7 +237,7 @@ fn axis(name: String, given: Vec<String>, plan: &Plan) -> Result<Axis, UsageErro
         }
     }
     if values.is_empty() {
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "--set {name}: says what the cells are, so it cannot be swept; give one value"
         )));
     }
@@ -302,20 +303,20 @@ pub fn judged(directory: &Path, print: &Print) -> Result<String, UsageError> {
     let shown = show::read(directory, None)?;
     let place = directory.display();
     if shown.cells.is_empty() {
-        return Err(UsageError(format!("{place}: no cell is done, so there is no map")));
+        return Err(UsageError::new(format!("{place}: no cell is done, so there is no map")));
     }
     let axes = match &shown.presentation.axes {
         axes if axes.is_empty() => varying(&shown.cells),
         axes => axes.clone(),
     };
     if axes.is_empty() {
-        return Err(UsageError(format!("{place} is of no sweep: no kernel setting has several values in it")));
+        return Err(UsageError::new(format!("{place} is of no sweep: no kernel setting has several values in it")));
     }
     let panels: usize = axes.iter().skip(2).map(|axis| axis.values.len()).product();
     if panels > PANELS_MAX {
-        return Err(UsageError(format!("{place}: {panels} maps of each row; expected at most {PANELS_MAX}")));
+        return Err(UsageError::new(format!("{place}: {panels} maps of each row; expected at most {PANELS_MAX}")));
     }
-    let (grid, cells) = placed(axes, &shown.cells).map_err(|problem| UsageError(format!("{place}: {problem}")))?;
+    let (grid, cells) = placed(axes, &shown.cells).map_err(|problem| UsageError::new(format!("{place}: {problem}")))?;
     let is_default = |table: &Table, family| family != Family::Counters || table.kind == Kind::Memory;
     let report = ladder::rows(shown.report.layout, &cells, &print.metrics, is_default)?;
     // What nobody asked for by name is listed without a map.

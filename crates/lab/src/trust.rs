@@ -19,9 +19,9 @@ use crate::{
     experiment::Experiment,
     machine::Machine,
     prices::{self, Origin, Used},
-    published,
-    source::SourceError,
-    suggest, variant,
+    published, suggest,
+    usage::UsageError,
+    variant,
 };
 
 /// The grounds of an experiment's simulated numbers.
@@ -39,12 +39,12 @@ pub struct Trust {
 }
 
 /// Collects what is known of the experiment of a name or path.
-pub fn of(name_or_path: &str) -> Result<Trust, SourceError> {
+pub fn of(name_or_path: &str) -> Result<Trust, UsageError> {
     let experiment = Experiment::load(name_or_path)?;
     let machine = Machine::load(&experiment.machine, &linux::setting::names())?;
     let mut names: Vec<String> = experiment.columns.iter().map(|column| column.variant.clone()).collect();
     if names.is_empty() {
-        let newest = Variant::for_release(&experiment.kernel).map_err(|unknown| SourceError {
+        let newest = Variant::for_release(&experiment.kernel).map_err(|unknown| UsageError {
             file: Some(format!("experiment {}", experiment.name)),
             line: None,
             key: Some("kernel".to_owned()),
@@ -57,7 +57,7 @@ pub fn of(name_or_path: &str) -> Result<Trust, SourceError> {
     names.retain(|name| known.insert(name.clone()));
     let column = |name: String| Ok((name.clone(), variant::from_memory(&name)?));
     Ok(Trust {
-        columns: names.into_iter().map(column).collect::<Result<_, SourceError>>()?,
+        columns: names.into_iter().map(column).collect::<Result<_, UsageError>>()?,
         published: published::of_experiment(&experiment.name)?,
         beside: beside::of(&experiment.name),
         drawn: beside::drawn(&experiment.name),

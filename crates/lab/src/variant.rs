@@ -20,7 +20,10 @@ use mm::{
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::source::{self, Kind, OneOrMore, Source, SourceError, TableReader, unknown};
+use crate::{
+    source::{self, Kind, OneOrMore, Source, TableReader, unknown},
+    usage::UsageError,
+};
 
 /// Parents in a chain, at most.
 const PARENTS_MAX: usize = 64;
@@ -29,7 +32,7 @@ const PARENTS_MAX: usize = 64;
 pub const HOST: &str = "host";
 
 /// The variant of a name or path, which may end with patches of its file: `v4.1-rc2+1,3`.
-pub fn load(name_or_path: &str) -> Result<Named, SourceError> {
+pub fn load(name_or_path: &str) -> Result<Named, UsageError> {
     resolve(name_or_path, &[], &|name| source::lookup(Kind::Variant, name))
 }
 
@@ -50,7 +53,7 @@ pub fn list() -> Vec<(String, Vec<String>)> {
     let names = source::names(Kind::Variant).into_iter();
     let mut variants: Vec<_> = names.map(|name| (load(&name), name)).collect();
     variants.sort_by_key(|(variant, _)| variant.as_ref().ok().map(|variant| variant.since));
-    let lines = |(variant, name): (Result<Named, SourceError>, String)| match variant {
+    let lines = |(variant, name): (Result<Named, UsageError>, String)| match variant {
         Ok(variant) => {
             let patches = variant.patches.iter().map(about_patch);
             (name, [variant.about.clone(), variant.difference()].into_iter().chain(patches).collect())
@@ -133,15 +136,14 @@ fn about_host() -> String {
 fn resolve(
     name: &str,
     below: &[&str],
-    lookup: &dyn Fn(&str) -> Result<Source, SourceError>,
-) -> Result<Named, SourceError> {
-    let alone = |message: String| SourceError { file: None, line: None, key: None, message };
-    let (base, patches) = variant::split_patches(name).map_err(|error| alone(error.to_string()))?;
+    lookup: &dyn Fn(&str) -> Result<Source, UsageError>,
+) -> Result<Named, UsageError> {
+    let (base, patches) = variant::split_patches(name).map_err(|error| UsageError::new(error.to_string()))?;
     let (variant, file) = match find(base, lookup)? {
         Found::File(source) => (read(&source, below, lookup)?, source.file().to_owned()),
         Found::Release(variant) => (*variant, base.to_owned()),
     };
-    let wrong = |problem: variant::PatchProblem| SourceError { file: Some(file), ..alone(problem.to_string()) };
+    let wrong = |problem: variant::PatchProblem| UsageError::in_file(file, problem);
     variant.with_patches(&patches).map_err(wrong)
 }
 
@@ -154,7 +156,7 @@ enum Found {
 }
 
 /// The file of a name, or else the release that it is the name of.
-fn find(name: &str, lookup: &dyn Fn(&str) -> Result<Source, SourceError>) -> Result<Found, SourceError> {
+fn find(name: &str, lookup: &dyn Fn(&str) -> Result<Source, UsageError>) -> Result<Found, UsageError> {
     let error = match lookup(name) {
         Ok(source) => return Ok(Found::File(source)),
         Err(error) => error,
@@ -165,7 +167,7 @@ fn find(name: &str, lookup: &dyn Fn(&str) -> Result<Source, SourceError>) -> Res
             lookup(&variant.name).map(Found::File)
         }
         Some(Ok(variant)) => Ok(Found::Release(Box::new(variant))),
-        Some(Err(problem)) => Err(SourceError { message: problem.to_string(), ..error }),
+        Some(Err(problem)) => Err(UsageError { message: problem.to_string(), ..error }),
         None => Err(error),
     }
 }
@@ -174,8 +176,8 @@ fn find(name: &str, lookup: &dyn Fn(&str) -> Result<Source, SourceError>) -> Res
 fn read(
     source: &Source,
     below: &[&str],
-    lookup: &dyn Fn(&str) -> Result<Source, SourceError>,
-) -> Result<Named, SourceError> {
+    lookup: &dyn Fn(&str) -> Result<Source, UsageError>,
+) -> Result<Named, UsageError> {
     let document = source.parse()?;
     file::read(document.root(), source.name(), |root, parent| {
         let line = [below, &[source.file()]].concat();
@@ -204,9 +206,9 @@ fn read(
 }
 
 impl Table for TableReader<'_> {
-    type Error = SourceError;
+    type Error = UsageError;
 
-    fn only(self, noun: &str, valid: &[&str]) -> Result<Self, SourceError> {
+    fn only(self, noun: &str, valid: &[&str]) -> Result<Self, UsageError> {
         self.only(noun, valid)
     }
 
@@ -214,15 +216,15 @@ impl Table for TableReader<'_> {
         self.keys().into_iter().map(str::to_owned).collect()
     }
 
-    fn text(&self, key: &str) -> Result<Option<String>, SourceError> {
+    fn text(&self, key: &str) -> Result<Option<String>, UsageError> {
         self.optional(key)
     }
 
-    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, SourceError> {
+    fn texts(&self, key: &str) -> Result<Option<Vec<String>>, UsageError> {
         Ok(self.optional(key)?.map(|OneOrMore(texts)| texts))
     }
 
-    fn value(&self, key: &str, takes: Takes) -> Result<String, SourceError> {
+    fn value(&self, key: &str, takes: Takes) -> Result<String, UsageError> {
         Ok(match takes {
             Takes::Switch => self.required::<bool>(key)?.to_string(),
             Takes::Number(..) => self.required_as::<u64>(key, &takes.expected())?.to_string(),
@@ -231,11 +233,11 @@ impl Table for TableReader<'_> {
         })
     }
 
-    fn table(&self, key: &str) -> Result<Option<Self>, SourceError> {
+    fn table(&self, key: &str) -> Result<Option<Self>, UsageError> {
         self.table(key)
     }
 
-    fn error(&self, key: &str, message: String) -> SourceError {
+    fn error(&self, key: &str, message: String) -> UsageError {
         self.error(key, message)
     }
 
@@ -246,7 +248,7 @@ impl Table for TableReader<'_> {
 
 /// The rules of a variant that nobody read in the source of its release, what matters most first: those that its file names or
 /// else its parent's, but for rules that the files between give, and its patches change.
-pub fn from_memory(name: &str) -> Result<Vec<&'static str>, SourceError> {
+pub fn from_memory(name: &str) -> Result<Vec<&'static str>, UsageError> {
     // This also finds what is wrong in any of the files, such as a circle of parents.
     load(name)?;
     let (mut given, mut next) = (Diff::default(), Some(name.to_owned()));

@@ -15,7 +15,7 @@ use lab::{
         drawn::{self, Drawn, Facts},
         table,
     },
-    plan::UsageError,
+    usage::UsageError,
 };
 use linux::{host::monotonic_ns, kernel_image, qemu};
 
@@ -30,7 +30,7 @@ pub(super) fn run(workspace: &Metadata, options: &Options, cells: u64) -> Result
     let start = monotonic_ns();
     let root = workspace.workspace_root.as_std_path();
     if !options.cached {
-        qemu::find_emulator().map_err(|error| UsageError(error.to_string()))?;
+        qemu::find_emulator().map_err(|error| UsageError::new(error.to_string()))?;
     }
     let seed = match &options.seed {
         Some(digits) => Seed::of_choice(digits),

@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result};
-use lab::plan::UsageError;
+use lab::usage::UsageError;
 
 /// Rules, prices and workloads; and the ranges, as with others a seed draws other cells.
 pub(super) const PATHS: [&str; 8] = [
@@ -38,7 +38,7 @@ impl Seed {
         let commit = git(root, &["log", "-1", "--format=%H"])?;
         if commit.is_empty() {
             let problem = format!("no commit has changed {}; expected one, for the seed of the draw", PATHS.join(", "));
-            return Err(UsageError(problem).into());
+            return Err(UsageError::new(problem).into());
         }
         let changed = !git(root, &["status", "--porcelain"])?.is_empty();
         Ok(Self { digits: commit[..DIGITS].to_owned(), commit: Some(commit), changed })
@@ -71,7 +71,7 @@ fn git(root: &Path, arguments: &[&str]) -> Result<String> {
         .context("git")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(UsageError(format!("no seed from git: {}", said.lines().last().unwrap_or("it failed"))).into());
+        return Err(UsageError::new(format!("no seed from git: {}", said.lines().last().unwrap_or("it failed"))).into());
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

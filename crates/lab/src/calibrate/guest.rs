@@ -16,9 +16,9 @@ use super::{Calibration, live, probe_here, setting};
 use crate::{
     import,
     machine::Machine,
-    plan::UsageError,
     provenance,
     run::{self, Progress, RunError},
+    usage::UsageError,
 };
 
 /// The guest whose prices are wanted.
@@ -66,7 +66,7 @@ pub fn calibrate_guest(
     stop: &AtomicBool,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Calibration, RunError> {
-    let usage = |problem: String| RunError::Usage(UsageError(problem));
+    let usage = |problem: String| RunError::Usage(UsageError::new(problem));
     let image = kernel_image::resolve(&wanted.kernel).map_err(|error| usage(format!("--kernel: {error}")))?;
     let machine = Machine::load(&wanted.machine, &linux::setting::names()).map_err(|error| usage(error.to_string()))?;
     let accelerator = wanted.accelerator.unwrap_or_else(|| run::choose_accelerator(&image, stop, progress));
@@ -145,7 +145,7 @@ fn boot(
     guard.finish().map_err(failed)?;
     match boot {
         Err(GuestError::Interrupted) => return Err(RunError::InterruptedEarly),
-        Err(GuestError::Refused(problem)) => return Err(RunError::Usage(UsageError(problem))),
+        Err(GuestError::Refused(problem)) => return Err(RunError::Usage(UsageError::new(problem))),
         boot => boot.map_err(|error| failed(error.to_string()))?,
     };
     broken.map(|()| records)

@@ -6,7 +6,8 @@ use units::setting;
 use super::rank::QUANTITIES;
 use crate::{
     experiment::Experiment,
-    source::{OneOrMore, Source, SourceError, TableReader, unknown},
+    source::{OneOrMore, Source, TableReader, unknown},
+    usage::UsageError,
 };
 
 const KEYS: &[&str] = &["kernel", "guest", "run"];
@@ -84,7 +85,7 @@ impl Run {
 }
 
 /// Reads the list.
-pub fn read(source: &Source) -> Result<List, SourceError> {
+pub fn read(source: &Source) -> Result<List, UsageError> {
     let document = source.parse()?;
     let root = document.root().only("key", KEYS)?;
     let kernel: String = root.required("kernel")?;
@@ -96,7 +97,7 @@ pub fn read(source: &Source) -> Result<List, SourceError> {
     Ok(List { runs })
 }
 
-fn guest(table: TableReader<'_>, kernel: &str) -> Result<Guest, SourceError> {
+fn guest(table: TableReader<'_>, kernel: &str) -> Result<Guest, UsageError> {
     let table = table.only("key", GUEST_KEYS)?;
     Ok(Guest {
         name: table.required("name")?,
@@ -108,7 +109,7 @@ fn guest(table: TableReader<'_>, kernel: &str) -> Result<Guest, SourceError> {
 }
 
 /// One for each guest and value of `defrag`.
-fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceError> {
+fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, UsageError> {
     let experiment: String = table.required("experiment")?;
     Experiment::load(&experiment).map_err(|error| table.error("experiment", error.to_string()))?;
     let list = |key: &str| table.optional(key).map(|list| list.map_or(Vec::new(), |OneOrMore(list)| list));
@@ -154,7 +155,7 @@ fn run(table: &TableReader<'_>, guests: &[Guest]) -> Result<Vec<Run>, SourceErro
 }
 
 /// A quantity by which policies can be ranked, by its name.
-fn quantity(table: &TableReader<'_>, name: &str) -> Result<&'static str, SourceError> {
+fn quantity(table: &TableReader<'_>, name: &str) -> Result<&'static str, UsageError> {
     let found = QUANTITIES.into_iter().find(|quantity| *quantity == name);
     found.ok_or_else(|| table.error("rank_by", unknown("quantity", name, &QUANTITIES)))
 }

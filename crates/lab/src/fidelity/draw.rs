@@ -7,7 +7,8 @@ use super::cells::{Guest, Run};
 use crate::{
     dice::Dice,
     evidence,
-    plan::{Plan, Request, Seeds, UsageError},
+    plan::{Plan, Request, Seeds},
+    usage::UsageError,
     variant,
 };
 
@@ -229,7 +230,7 @@ pub fn cannot_plan(run: &Run) -> Option<String> {
         out: None,
         ..request
     };
-    Plan::new(&request, |_| linux::qemu::Accelerator::Tcg).err().map(|UsageError(reason)| reason)
+    Plan::new(&request, |_| linux::qemu::Accelerator::Tcg).err().map(|error| error.to_string())
 }
 
 /// A candidate that was left out.
@@ -268,7 +269,7 @@ pub fn draw(
     if (runs.len() as u64) < cells {
         let tried = cells * CANDIDATES_MAX;
         let reason = left_out.last().map_or("none was tried", |left| left.reason.as_str());
-        return Err(UsageError(format!("only {} of {tried} candidates can run: {reason}", runs.len())));
+        return Err(UsageError::new(format!("only {} of {tried} candidates can run: {reason}", runs.len())));
     }
     Ok((runs, left_out))
 }

@@ -8,7 +8,7 @@ use std::{
 use report::{Record, Target};
 
 use super::{Figures, figures};
-use crate::{plan::UsageError, run};
+use crate::{run, usage::UsageError};
 
 /// One case that a guest has run.
 #[derive(Clone, Debug)]

@@ -6,7 +6,8 @@ use units::{Bytes, BytesPerSecond, Picos};
 
 use crate::{
     prices,
-    source::{Scalar, SourceError, TableReader, unknown},
+    source::{Scalar, TableReader, unknown},
+    usage::UsageError,
 };
 
 /// The latency of accesses to memory on a machine, each figure with its source.
@@ -205,7 +206,7 @@ impl Latency {
 pub const FLAT: &str = "memory is equally near everywhere: the machine gives no [latency]";
 
 /// The `[latency]` of a file, of a machine of so many nodes.
-pub(super) fn read(root: &TableReader<'_>, nodes: usize) -> Result<Option<Latency>, SourceError> {
+pub(super) fn read(root: &TableReader<'_>, nodes: usize) -> Result<Option<Latency>, UsageError> {
     let Some(table) = root.table("latency")? else { return Ok(None) };
     let table = table.only("figure", KEYS)?;
     let load = by_place(&table, "load", nodes)?.ok_or_else(|| {
@@ -229,7 +230,7 @@ pub(super) fn read(root: &TableReader<'_>, nodes: usize) -> Result<Option<Latenc
 }
 
 /// Refuses figures that nothing would use, and two that say the same.
-fn check(table: &TableReader<'_>, latency: &Latency) -> Result<(), SourceError> {
+fn check(table: &TableReader<'_>, latency: &Latency) -> Result<(), UsageError> {
     if latency.tlb.is_some() && latency.tlbs.is_some() {
         return Err(
             table.error("tlb", "a machine gives what its TLB reaches and a miss takes, or entries in tlbs: not both")
@@ -247,7 +248,7 @@ fn check(table: &TableReader<'_>, latency: &Latency) -> Result<(), SourceError> 
     Ok(())
 }
 
-fn by_place(table: &TableReader<'_>, name: &str, nodes: usize) -> Result<Option<ByPlace>, SourceError> {
+fn by_place(table: &TableReader<'_>, name: &str, nodes: usize) -> Result<Option<ByPlace>, UsageError> {
     let Some(figure) = table.table(name)? else { return Ok(None) };
     let figure = figure.only("key", &["ns", "source"])?;
     let rows: Vec<Vec<Scalar>> = figure.required("ns")?;
@@ -261,7 +262,7 @@ fn by_place(table: &TableReader<'_>, name: &str, nodes: usize) -> Result<Option<
     Ok(Some(ByPlace { ps, source: prices::source_of(&figure)? }))
 }
 
-fn cache(table: &TableReader<'_>, name: &str) -> Result<Option<Cache>, SourceError> {
+fn cache(table: &TableReader<'_>, name: &str) -> Result<Option<Cache>, UsageError> {
     let Some(figure) = table.table(name)? else { return Ok(None) };
     let figure = figure.only("key", &["size", "ns", "source"])?;
     Ok(Some(Cache { size: figure.required("size")?, ps: one_span(&figure)?, source: prices::source_of(&figure)? }))
@@ -270,7 +271,7 @@ fn cache(table: &TableReader<'_>, name: &str) -> Result<Option<Cache>, SourceErr
 /// From no slow-down to that of a core which does less with two threads than with one.
 const CORE_PERCENT: std::ops::RangeInclusive<u64> = 100..=400;
 
-fn sharing(table: &TableReader<'_>) -> Result<Option<Sharing>, SourceError> {
+fn sharing(table: &TableReader<'_>) -> Result<Option<Sharing>, UsageError> {
     let Some(figure) = table.table("sharing")? else { return Ok(None) };
     let figure = figure.only("key", &["core_percent", "source"])?;
     let found: u64 = figure.required("core_percent")?;
@@ -282,27 +283,27 @@ fn sharing(table: &TableReader<'_>) -> Result<Option<Sharing>, SourceError> {
     Ok(Some(Sharing { core_percent, source: prices::source_of(&figure)? }))
 }
 
-fn tlb(table: &TableReader<'_>) -> Result<Option<Tlb>, SourceError> {
+fn tlb(table: &TableReader<'_>) -> Result<Option<Tlb>, UsageError> {
     let Some(figure) = table.table("tlb")? else { return Ok(None) };
     let figure = figure.only("key", &["base", "huge", "ns", "source"])?;
     let (base, huge) = (figure.required("base")?, figure.required("huge")?);
     Ok(Some(Tlb { base, huge, ps: one_span(&figure)?, source: prices::source_of(&figure)? }))
 }
 
-fn tlbs(table: &TableReader<'_>) -> Result<Option<Tlbs>, SourceError> {
+fn tlbs(table: &TableReader<'_>) -> Result<Option<Tlbs>, UsageError> {
     let Some(figure) = table.table("tlbs")? else { return Ok(None) };
     let figure = figure.only("key", &["first", "second", "ns", "source"])?;
     let (first, second) = (entries(&figure, "first")?, entries(&figure, "second")?);
     Ok(Some(Tlbs { first, second, ps: one_span(&figure)?, source: prices::source_of(&figure)? }))
 }
 
-fn walk_cache(table: &TableReader<'_>) -> Result<Option<WalkCache>, SourceError> {
+fn walk_cache(table: &TableReader<'_>) -> Result<Option<WalkCache>, UsageError> {
     let Some(figure) = table.table("walk_cache")? else { return Ok(None) };
     let figure = figure.only("key", &["entries", "source"])?;
     Ok(Some(WalkCache { entries: entries(&figure, "entries")?, source: prices::source_of(&figure)? }))
 }
 
-fn host(table: &TableReader<'_>) -> Result<Option<Host>, SourceError> {
+fn host(table: &TableReader<'_>) -> Result<Option<Host>, UsageError> {
     let Some(figure) = table.table("host")? else { return Ok(None) };
     let figure = figure.only("key", &["pages", "source"])?;
     let pages: String = figure.required("pages")?;
@@ -326,7 +327,7 @@ impl Links {
 /// From the slowest link that there is use for to more than any memory gives.
 const LINKS: std::ops::RangeInclusive<u64> = 1..=10_000_000;
 
-fn links(table: &TableReader<'_>, nodes: usize) -> Result<Option<Links>, SourceError> {
+fn links(table: &TableReader<'_>, nodes: usize) -> Result<Option<Links>, UsageError> {
     let Some(figure) = table.table("links")? else { return Ok(None) };
     let figure = figure.only("key", &["mb_per_s", "source"])?;
     let mb_per_s: Vec<Vec<u64>> = figure.required("mb_per_s")?;
@@ -348,7 +349,7 @@ fn links(table: &TableReader<'_>, nodes: usize) -> Result<Option<Links>, SourceE
 const ENTRIES_MAX: u64 = 1 << 24;
 
 /// So many numbers of entries.
-fn entries<const N: usize>(figure: &TableReader<'_>, key: &str) -> Result<[u64; N], SourceError> {
+fn entries<const N: usize>(figure: &TableReader<'_>, key: &str) -> Result<[u64; N], UsageError> {
     let given: Vec<u64> = figure.required(key)?;
     let found: Option<[u64; N]> = given.try_into().ok();
     found
@@ -356,7 +357,7 @@ fn entries<const N: usize>(figure: &TableReader<'_>, key: &str) -> Result<[u64; 
         .ok_or_else(|| figure.error(key, format!("expected {N} numbers of entries, from 0 to {ENTRIES_MAX} each")))
 }
 
-fn one_span(figure: &TableReader<'_>) -> Result<Picos, SourceError> {
+fn one_span(figure: &TableReader<'_>) -> Result<Picos, UsageError> {
     let Scalar(text) = figure.required("ns")?;
     span(figure, "ns", &text)
 }
@@ -364,7 +365,7 @@ fn one_span(figure: &TableReader<'_>) -> Result<Picos, SourceError> {
 /// The longest that an access may take.
 const MAX: Picos = Picos::from_micros(1000);
 
-fn span(figure: &TableReader<'_>, key: &str, text: &str) -> Result<Picos, SourceError> {
+fn span(figure: &TableReader<'_>, key: &str, text: &str) -> Result<Picos, UsageError> {
     prices::thousandths(text, 3).filter(|span| (Picos(1)..=MAX).contains(span)).ok_or_else(|| {
         figure.error(
             key,

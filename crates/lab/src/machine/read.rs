@@ -8,7 +8,8 @@ use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, Storage, ZoneFacts, cpulist, latency};
 use crate::{
     prices,
-    source::{Scalar, Source, SourceError, TableReader, unknown},
+    source::{Scalar, Source, TableReader, unknown},
+    usage::UsageError,
 };
 
 const KEYS: &[&str] = &[
@@ -58,7 +59,7 @@ const DISK_SIZES: std::ops::RangeInclusive<Bytes> = Bytes::mib(16)..=Bytes::gib(
 /// ACPI's SLIT: 255 means unreachable.
 const DISTANCE_MAX: u32 = 254;
 
-pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, SourceError> {
+pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, UsageError> {
     let document = source.parse()?;
     let root = document.root().only("key", KEYS)?;
     let about = root.required("about")?;
@@ -102,7 +103,7 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, Source
 }
 
 /// A system that takes more than half of the memory leaves no room for benchmarks.
-fn system(root: &TableReader<'_>, memory: Bytes) -> Result<Option<System>, SourceError> {
+fn system(root: &TableReader<'_>, memory: Bytes) -> Result<Option<System>, UsageError> {
     let Some(table) = root.table("system")? else { return Ok(None) };
     let table = table.only("key", SYSTEM_KEYS)?;
     let (anonymous, kernel): (Bytes, Bytes) = (table.required("anonymous")?, table.required("kernel")?);
@@ -126,7 +127,7 @@ fn system(root: &TableReader<'_>, memory: Bytes) -> Result<Option<System>, Sourc
     Ok(Some(System { anonymous, kernel, percent, programs, varies }))
 }
 
-fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
+fn swap(root: &TableReader<'_>) -> Result<Bytes, UsageError> {
     let swap: Bytes = root.optional("swap")?.unwrap_or_default();
     if swap > SWAP_MAX || !swap.0.is_multiple_of(Bytes::HUGE_PAGE.0) {
         let message = format!("expected a multiple of {} up to {SWAP_MAX}, found {swap}", Bytes::HUGE_PAGE);
@@ -135,7 +136,7 @@ fn swap(root: &TableReader<'_>) -> Result<Bytes, SourceError> {
     Ok(swap)
 }
 
-fn host_page(root: &TableReader<'_>) -> Result<Option<Bytes>, SourceError> {
+fn host_page(root: &TableReader<'_>) -> Result<Option<Bytes>, UsageError> {
     let page: Option<Bytes> = root.optional("host_page")?;
     match page {
         Some(page) if page != Bytes::PAGE && page != Bytes::HUGE_PAGE => {
@@ -145,13 +146,13 @@ fn host_page(root: &TableReader<'_>) -> Result<Option<Bytes>, SourceError> {
     }
 }
 
-fn storage(root: &TableReader<'_>) -> Result<Storage, SourceError> {
+fn storage(root: &TableReader<'_>) -> Result<Storage, UsageError> {
     let Some(name) = root.optional::<String>("storage")? else { return Ok(Storage::default()) };
     let found = Storage::ALL.into_iter().find(|medium| medium.name() == name);
     found.ok_or_else(|| root.error("storage", format!("expected \"disk\" or \"memory\", found {name:?}")))
 }
 
-fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, SourceError> {
+fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, UsageError> {
     let Some(table) = root.table("disk")? else { return Ok(None) };
     let table = table.only("key", DISK_KEYS)?;
     if storage(root)? == Storage::Memory {
@@ -182,7 +183,7 @@ fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, SourceError> {
 }
 
 /// All of a node but its distances, which make sense only next to those of the other nodes.
-fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, SourceError> {
+fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, UsageError> {
     let found: u64 = table.required("id")?;
     if found != u64::from(id.0) {
         return Err(table.error("id", format!("nodes are numbered from 0 in order: expected {id}, found {found}")));
@@ -207,7 +208,7 @@ fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, SourceError> {
     Ok(Node { id, cpus, memory, distance: Vec::new(), bandwidth, zones })
 }
 
-fn zone(table: TableReader<'_>) -> Result<ZoneFacts, SourceError> {
+fn zone(table: TableReader<'_>) -> Result<ZoneFacts, UsageError> {
     let table = table.only("key", ZONE_KEYS)?;
     let frames = |key| table.required(key).map(Frames);
     let zone = ZoneFacts {
@@ -228,7 +229,7 @@ fn zone(table: TableReader<'_>) -> Result<ZoneFacts, SourceError> {
 }
 
 /// Which node each CPU is on: CPUs are numbered from 0 without gaps, and each is on one node.
-fn owners(tables: &[TableReader<'_>], nodes: &[Node]) -> Result<BTreeMap<CpuId, NodeId>, SourceError> {
+fn owners(tables: &[TableReader<'_>], nodes: &[Node]) -> Result<BTreeMap<CpuId, NodeId>, UsageError> {
     let mut owners = BTreeMap::new();
     for (table, node) in tables.iter().zip(nodes) {
         for &cpu in &node.cpus {
@@ -250,7 +251,7 @@ fn owners(tables: &[TableReader<'_>], nodes: &[Node]) -> Result<BTreeMap<CpuId, 
 }
 
 /// Distances are given by every node or by none.
-fn read_distances(tables: &[TableReader<'_>], nodes: &mut [Node]) -> Result<(), SourceError> {
+fn read_distances(tables: &[TableReader<'_>], nodes: &mut [Node]) -> Result<(), UsageError> {
     let given = tables.iter().any(|table| table.has("distance"));
     for at in 0..nodes.len() {
         nodes[at].distance = if given {
@@ -263,7 +264,7 @@ fn read_distances(tables: &[TableReader<'_>], nodes: &mut [Node]) -> Result<(), 
 }
 
 /// The distances of the node after the `earlier` ones.
-fn distances(table: &TableReader<'_>, earlier: &[Node], nodes: usize) -> Result<Vec<u32>, SourceError> {
+fn distances(table: &TableReader<'_>, earlier: &[Node], nodes: usize) -> Result<Vec<u32>, UsageError> {
     let found: Vec<u64> = table.required("distance")?;
     let error = |message: String| Err(table.error("distance", message));
     if found.len() != nodes {
@@ -297,7 +298,7 @@ fn groups(
     root: &TableReader<'_>,
     owners: &BTreeMap<CpuId, NodeId>,
     (key, what): (&str, &str),
-) -> Result<Vec<Vec<CpuId>>, SourceError> {
+) -> Result<Vec<Vec<CpuId>>, UsageError> {
     let Some(lists) = root.optional::<Vec<String>>(key)? else { return Ok(Vec::new()) };
     let error = |message: String| Err(root.error(key, message));
     let mut unlisted = owners.clone();
@@ -325,7 +326,7 @@ fn groups(
     }
 }
 
-fn settings(root: &TableReader<'_>, known: &[&str]) -> Result<Vec<(String, String)>, SourceError> {
+fn settings(root: &TableReader<'_>, known: &[&str]) -> Result<Vec<(String, String)>, UsageError> {
     let Some(table) = root.table("settings")? else { return Ok(Vec::new()) };
     for key in table.keys() {
         // `vm.min_free_kbytes = 1` without quotes is a table to TOML.

@@ -29,7 +29,7 @@ distance = [21, 10]
 "transparent_hugepage/enabled" = "always"
 "#;
 
-fn read(text: &str) -> Result<Machine, SourceError> {
+fn read(text: &str) -> Result<Machine, UsageError> {
     Machine::from_source(&Source::from_text("machines/x.toml", text), KNOWN)
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     metrics::{self, Times},
-    plan::UsageError,
+    usage::UsageError,
 };
 
 #[derive(Deserialize)]
@@ -51,11 +51,11 @@ enum Sample {
 
 /// The runs in a file.
 pub(super) fn read(file: &Path) -> Result<Vec<Found>, UsageError> {
-    let mistake = |what: String| UsageError(format!("{}: {what}", file.display()));
+    let mistake = |what: String| UsageError::new(format!("{}: {what}", file.display()));
     let bytes = read_packed(file)?;
     let document: Document = serde_json::from_slice(&bytes).map_err(|error| {
         let place = file.display();
-        UsageError(format!(
+        UsageError::new(format!(
             "{place} is not a result directory, nor what compare-mmtests.pl --json-export writes: {}",
             brief(error)
         ))

@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use report::{Key, Layout, Published};
 
 use super::Kind;
-use crate::{
-    experiment::Experiment,
-    plan::{Identity, UsageError},
-};
+use crate::{experiment::Experiment, plan::Identity, usage::UsageError};
 
 /// Rows of an experiment, and the columns that there are of it.
 #[derive(Debug)]
@@ -87,7 +84,7 @@ impl Like {
     pub(crate) fn of_series(published: &Published) -> Result<Self, UsageError> {
         let name = &published.name;
         let Some(experiment) = &published.source.experiment else {
-            return Err(UsageError(format!("{name}: no experiment makes this table yet")));
+            return Err(UsageError::new(format!("{name}: no experiment makes this table yet")));
         };
         let experiment = Experiment::load(experiment)?;
         let column = |column: &crate::experiment::SimColumn| {
@@ -150,7 +147,7 @@ impl Like {
             None if groups.len() == 1 => (run.to_owned(), fitting[0].group.clone()),
             None => {
                 let names = groups.into_iter().flatten().cloned().collect::<Vec<_>>().join(" or ");
-                return Err(UsageError(format!(
+                return Err(UsageError::new(format!(
                     "run {run} may be of {names} of {}; give its directory the name of the column that it stands beside: {}",
                     self.name,
                     self.columns()
@@ -166,7 +163,7 @@ impl Like {
         }
         if is_pair && cases.len() > 1 {
             let cases = cases.into_iter().collect::<Vec<_>>().join(", ");
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "{run}: a pair of /proc/vmstat is of one case, and {} has several: {cases}",
                 self.name
             )));

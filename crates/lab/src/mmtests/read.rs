@@ -14,11 +14,7 @@ use super::{
     nothing, place,
     sysstate::{self, Around},
 };
-use crate::{
-    plan::{Identity, UsageError},
-    presentation::Presentation,
-    run::IDENTITY_FILE,
-};
+use crate::{plan::Identity, presentation::Presentation, run::IDENTITY_FILE, usage::UsageError};
 
 /// The name of machines, programs and states that nothing is known of.
 pub(crate) const ELSEWHERE: &str = "elsewhere";
@@ -101,7 +97,7 @@ impl Beside {
         if !file.is_file() {
             return Ok(None);
         }
-        let mistake = |error: String| UsageError(format!("{}: {error}", file.display()));
+        let mistake = |error: String| UsageError::new(format!("{}: {error}", file.display()));
         let bytes = std::fs::read(&file).map_err(|error| mistake(error.to_string()))?;
         let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| mistake(brief(error)))?;
         if value["version"] != BESIDE_VERSION {
@@ -119,7 +115,7 @@ impl Beside {
                 path.join(&beside.run).join(format!("iter-{}", beside.iteration)).join(&beside.test).join("logs");
             if !read.contains_key(&logs) {
                 let kind = Kind::of_test(&beside.test).ok_or_else(|| {
-                    UsageError(format!("{}: unknown test {:?}", path.join(BESIDE).display(), beside.test))
+                    UsageError::new(format!("{}: unknown test {:?}", path.join(BESIDE).display(), beside.test))
                 })?;
                 let numbers = Logs::open(&logs, kind)?.numbers(kind)?;
                 let metrics = numbers.into_iter().flat_map(|numbers| numbers.runs.into_iter().flatten());
@@ -133,7 +129,11 @@ impl Beside {
             }
             let had = |metric: &Metric| metric.name == "fault_latency_us" && !metric.samples.is_empty();
             if Kind::of_test(&beside.test) == Some(Kind::Faults) && !cell.measured.metrics.iter().any(had) {
-                return Err(UsageError(format!("{}: expected a log of {}, found none", logs.display(), beside.label)));
+                return Err(UsageError::new(format!(
+                    "{}: expected a log of {}, found none",
+                    logs.display(),
+                    beside.label
+                )));
             }
             records.push(Record::Cell(cell));
         }
@@ -150,7 +150,7 @@ fn find(path: &Path, known: &BTreeSet<String>) -> Result<Vec<Found>, UsageError>
     }
     let place = path.display();
     if !path.is_dir() {
-        return Err(UsageError(format!("{place} is not a result directory: there is nothing of this name")));
+        return Err(UsageError::new(format!("{place} is not a result directory: there is nothing of this name")));
     }
     let all = names(path)?;
     let name = run_name(path);
@@ -166,7 +166,7 @@ fn find(path: &Path, known: &BTreeSet<String>) -> Result<Vec<Found>, UsageError>
     let files: Vec<String> = all.iter().filter(|name| path.join(name).is_file()).cloned().collect();
     let pairs = pairs(&files);
     match (runs.is_empty(), pairs.is_empty()) {
-        (false, false) => Err(UsageError(format!(
+        (false, false) => Err(UsageError::new(format!(
             "{place} holds runs of mmtests ({}) and captures of /proc/vmstat ({}); give each a directory of its own",
             runs[0].1, pairs[0].0
         ))),
@@ -187,7 +187,7 @@ fn find(path: &Path, known: &BTreeSet<String>) -> Result<Vec<Found>, UsageError>
 fn nothing_here(path: &Path, names: &[String]) -> UsageError {
     let place = path.display();
     let old = names.iter().find(|name| name.starts_with("tests-timestamp-"));
-    UsageError(match old {
+    UsageError::new(match old {
         Some(old) => format!("{place}: {old} is of an mmtests of 2018 or before; its layout is not understood"),
         None => format!(
             "{place} is not a result directory: it has no {IDENTITY_FILE}, no run of mmtests (RUN/iter-0) and no captures of \
@@ -231,7 +231,7 @@ fn read_run(folder: &Path, name: &str) -> Result<Vec<Found>, UsageError> {
         };
         let tests: Vec<String> = names(&iteration)?.into_iter().filter(is_test).collect();
         if tests.is_empty() {
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "{}: expected logs of a test (TEST/logs), found none",
                 iteration.display()
             )));
@@ -281,7 +281,7 @@ fn read_pair(folder: &Path, run: &str, (before, after): &(String, String)) -> Re
     let capture = |name: &String| {
         let file = folder.join(name);
         let bytes = read_packed(&file)?;
-        let text = String::from_utf8(bytes).map_err(|_| UsageError(format!("{}: not a text", file.display())))?;
+        let text = String::from_utf8(bytes).map_err(|_| UsageError::new(format!("{}: not a text", file.display())))?;
         sysstate::vmstat(&file, &text)
     };
     let counters = sysstate::moved(&capture(before)?, &capture(after)?);
@@ -312,7 +312,7 @@ fn cells(path: &Path, found: &[Found], like: Option<&Like>) -> Result<Vec<Cell>,
     }
     if let Some(like) = like.filter(|_| cells.is_empty()) {
         let runs: BTreeSet<&str> = found.iter().map(|found| found.run.as_str()).collect();
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "{}: no run is a column of {}, by its name and benchmark: runs are {}, columns {}",
             path.display(),
             like.name(),

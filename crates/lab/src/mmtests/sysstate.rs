@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use report::{Duration, brief};
 
-use crate::plan::UsageError;
+use crate::usage::UsageError;
 
 /// Names of /proc/vmstat that begin like gauges and count all the same.
 const COUNT: [&str; 4] = ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written"];
@@ -18,7 +18,11 @@ pub(super) struct Around {
 
 /// A mistake in a line of a file.
 pub(super) fn wrong(file: &Path, line: usize, expected: &str, found: &str) -> UsageError {
-    UsageError(format!("{}:{line}: expected {expected}, found {}", file.display(), brief(format_args!("{found:?}"))))
+    UsageError::new(format!(
+        "{}:{line}: expected {expected}, found {}",
+        file.display(),
+        brief(format_args!("{found:?}"))
+    ))
 }
 
 /// One capture of /proc/vmstat.
@@ -26,7 +30,7 @@ pub(super) fn vmstat(file: &Path, text: &str) -> Result<BTreeMap<String, i64>, U
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let values = lines.map(|(at, line)| counter(file, at, line)).collect::<Result<BTreeMap<_, _>, _>>()?;
     if values.is_empty() {
-        return Err(UsageError(format!("{}: expected lines of /proc/vmstat, found none", file.display())));
+        return Err(UsageError::new(format!("{}: expected lines of /proc/vmstat, found none", file.display())));
     }
     Ok(values)
 }
@@ -68,7 +72,7 @@ pub(super) fn read(file: &Path, content: &str, test: &str) -> Result<Around, Usa
         }
         [before, _] => {
             let lacks = if before.is_some() { "end" } else { "start" };
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "{}: expected `file {lacks} :: /proc/vmstat` for {test}: the run was cut short, or the file was",
                 file.display()
             )));

@@ -10,7 +10,7 @@ use report::{Cell, Duration, Key, Metric, RESULT_FILE, Record, Run, SCHEMA, Targ
 use tempfile::TempDir;
 
 use super::*;
-use crate::{metrics, plan::UsageError, run::IDENTITY_FILE, show};
+use crate::{metrics, run::IDENTITY_FILE, show, usage::UsageError};
 
 fn key(kernel: &str, case: &str, seed: u64) -> Key {
     Key {

@@ -15,10 +15,7 @@ use super::{
     place,
     sysstate::{self, Around},
 };
-use crate::{
-    plan::{Seeds, UsageError},
-    show,
-};
+use crate::{plan::Seeds, show, usage::UsageError};
 
 /// The outcome of an export.
 #[derive(Debug)]
@@ -68,7 +65,7 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Exported
     let left_out: Vec<String> = left_out.into_iter().collect();
     if sets.is_empty() {
         let what = if left_out.is_empty() { "no cell is done".to_owned() } else { left_out.join("; ") };
-        return Err(UsageError(format!("{}: nothing that mmtests reads: {what}", result.display())));
+        return Err(UsageError::new(format!("{}: nothing that mmtests reads: {what}", result.display())));
     }
     let mut tree = Tree::default();
     let (mut runs, mut tests, mut beside) = (Vec::new(), BTreeSet::new(), Vec::new());
@@ -85,7 +82,7 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Exported
                 let mut whole = Iteration { run: &run, number, start: START + STEP * place as u64, tree: &mut tree };
                 let written = whole.write(&of_seed, &labels);
                 let (kinds, cells) =
-                    written.map_err(|problem| UsageError(format!("{}: {problem}", result.display())))?;
+                    written.map_err(|problem| UsageError::new(format!("{}: {problem}", result.display())))?;
                 tests.extend(kinds.into_iter().map(Kind::test));
                 beside.extend(cells);
             }
@@ -264,7 +261,7 @@ fn around(cells: &[&Cell]) -> Around {
 }
 
 fn mistake(path: &Path) -> impl FnOnce(io::Error) -> UsageError {
-    move |error| UsageError(format!("cannot write {}: {error}", path.display()))
+    move |error| UsageError::new(format!("cannot write {}: {error}", path.display()))
 }
 
 /// Refuses a directory with anything in it.
@@ -275,7 +272,7 @@ fn check_free(to: &Path) -> Result<(), UsageError> {
         Ok(mut entries) => match entries.next() {
             None => Ok(()),
             Some(_) => {
-                Err(UsageError(format!("{} is not empty; give a directory that is, or a new one", to.display())))
+                Err(UsageError::new(format!("{} is not empty; give a directory that is, or a new one", to.display())))
             }
         },
     }
@@ -295,13 +292,13 @@ fn make_partial(partial: &Path) -> Result<File, UsageError> {
         let is_empty = || std::fs::read_dir(partial).is_ok_and(|mut entries| entries.next().is_none());
         let is_marked = mark.symlink_metadata().is_ok_and(|found| found.is_file());
         if !is_folder || (!is_marked && !is_empty()) {
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "{} is in the way, and no unfinished export: remove it, or give another directory",
                 partial.display()
             )));
         }
         if is_marked && File::open(&mark).is_ok_and(|file| file.try_lock().is_err()) {
-            return Err(UsageError(format!("{}: another export is writing there", partial.display())));
+            return Err(UsageError::new(format!("{}: another export is writing there", partial.display())));
         }
         std::fs::remove_dir_all(partial).map_err(mistake(partial))?;
     }
@@ -315,7 +312,7 @@ impl Tree {
     /// Writes everything to a directory beside `to`, which then gets its name.
     fn write(&self, to: &Path) -> Result<(), UsageError> {
         let Some(name) = to.file_name() else {
-            return Err(UsageError(format!("{}: it names no directory", to.display())));
+            return Err(UsageError::new(format!("{}: it names no directory", to.display())));
         };
         let parent = to.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).map_err(mistake(parent))?;

@@ -7,10 +7,12 @@ use report::Key;
 use units::Bytes;
 use workloads::{Workload, WorkloadInfo};
 
-use super::{Seeds, UsageError, is_setting};
+use super::{Seeds, is_setting};
 use crate::{
     experiment::{Experiment, combinations},
-    provenance, workload,
+    provenance,
+    usage::UsageError,
+    workload,
 };
 
 /// How many tasks are tried on a machine of this many CPUs: every number up to 8, beyond that mmtests' "large stride"
@@ -80,30 +82,30 @@ pub(super) fn lay(
         }
     }
     let offered = experiment.workload;
-    let programs = offered.chosen(&all).map_err(|bad| UsageError(format!("--set {}: {bad}", bad.param.name)))?;
+    let programs = offered.chosen(&all).map_err(|bad| UsageError::new(format!("--set {}: {bad}", bad.param.name)))?;
     for (name, _) in given.iter().filter(|(name, _)| !offered.chooses(name)) {
         if let (false, Some(only)) = (programs.iter().any(|program| workload::has(program, name)), offered.only(name)) {
-            return Err(UsageError(format!("--set {name}: is there only with {only}")));
+            return Err(UsageError::new(format!("--set {name}: is there only with {only}")));
         }
     }
     let asked = given.iter().any(|(name, _)| ASKED.contains(&name.as_str()));
     let mut grid = Grid { keys: Vec::new(), misfits: Vec::new() };
     for (program, params) in programs.iter().flat_map(|program| program_grid(program, &all, ground.cpus)) {
         let key = case(&ground.key, program, params, ground.settings)?;
-        let workload = crate::cell::parse(&key).map_err(UsageError)?;
+        let workload = crate::cell::parse(&key).map_err(UsageError::new)?;
         if let Some(problem) =
             workload.misfit(ground.memory, ground.cpus / u32::try_from(ground.nodes.len()).expect("few nodes").max(1))
         {
-            return Err(UsageError(problem));
+            return Err(UsageError::new(problem));
         }
-        let conditions = crate::cell::conditions(&key).map_err(UsageError)?;
+        let conditions = crate::cell::conditions(&key).map_err(UsageError::new)?;
         let of_nodes = workload.misfit_of_nodes(&ground.nodes).or_else(|| conditions.misfit(&ground.nodes));
         if let Some(problem) = of_nodes {
-            return Err(UsageError(format!("machine {}: {problem}", ground.key.machine)));
+            return Err(UsageError::new(format!("machine {}: {problem}", ground.key.machine)));
         }
         if let Some(reason) = misfit(&key, &workload, ground) {
             if asked {
-                return Err(UsageError(reason));
+                return Err(UsageError::new(reason));
             }
             grid.misfits.push((key.case, reason));
             continue;
@@ -175,7 +177,7 @@ fn case(
 ) -> Result<Key, UsageError> {
     let words = params.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     // The experiment's own values were checked when it was read, so a bad one came with --set.
-    let workload = Workload::parse(program.name, words).map_err(|error| UsageError(format!("--set {error}")))?;
+    let workload = Workload::parse(program.name, words).map_err(|error| UsageError::new(format!("--set {error}")))?;
     let params: BTreeMap<_, _> = params.into_iter().chain(settings.iter().cloned()).collect();
     assert!(settings.iter().all(|(name, _)| is_setting(name)), "settings and parameters share no names");
     let group = workload.tables();

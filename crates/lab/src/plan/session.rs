@@ -15,7 +15,7 @@ use units::Bytes;
 use workloads::Workload;
 
 use super::{
-    AcceleratorChoice, Place, Request, Session, Start, UsageError, fits,
+    AcceleratorChoice, Place, Request, Session, Start, fits,
     grid::{self, Ground},
     sets::{Settings, labelled},
     targets::{self, Chosen},
@@ -27,6 +27,7 @@ use crate::{
     simulated,
     source::unknown,
     state::{self, StateFile},
+    usage::UsageError,
     variant,
 };
 
@@ -92,7 +93,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             match self.session(target, &mut skipped) {
                 Ok(more) if by_name && more.iter().all(|session| session.keys.is_empty()) => {
                     let reasons: Vec<_> = skipped.iter().map(|skip: &Skipped| skip.reason.as_str()).collect();
-                    return Err(UsageError(format!("target {target}: no case fits: {}", reasons.join("; "))));
+                    return Err(UsageError::new(format!("target {target}: no case fits: {}", reasons.join("; "))));
                 }
                 Ok(more) if with_twins && target != Target::Sim => {
                     for session in more {
@@ -104,7 +105,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 Ok(more) => sessions.extend(more),
                 Err(Refusal::Mistake(error)) => return Err(error),
                 Err(Refusal::Lacking(reason)) if by_name => {
-                    return Err(UsageError(format!("target {target}: {reason}")));
+                    return Err(UsageError::new(format!("target {target}: {reason}")));
                 }
                 Err(Refusal::Lacking(reason)) => {
                     let what = format!("all of {}", self.experiment.name);
@@ -133,9 +134,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let name = variant.name.clone();
             let machine_set = simulated::with_settings(machine.clone(), &settings);
             let check = if self.has_guests() { simulated::check_host_of_guests } else { simulated::check_guest };
-            check(&machine_set).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
+            check(&machine_set).map_err(|problem| Refusal::Mistake(UsageError::new(problem)))?;
             let can_start = simulated::check_start(&machine_set, &variant.rules);
-            can_start.map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
+            can_start.map_err(|problem| Refusal::Mistake(UsageError::new(problem)))?;
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place =
@@ -157,10 +158,10 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     /// The machine that the user names, or else a column, or else the experiment; and where its memory stands.
     fn simulated_machine(&self, of_column: Option<&str>) -> Result<(Machine, Start), Refusal> {
         let name = self.request.machine.as_deref().or(of_column).unwrap_or(&self.experiment.machine);
-        let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
+        let machine = Machine::load(name, &linux::setting::names()).map_err(Refusal::Mistake)?;
         let (machine, start) = self.start(machine).map_err(Refusal::Mistake)?;
         simulated::spec(&machine)
-            .map_err(|problem| Refusal::Mistake(UsageError(format!("machine {}: {problem}", machine.name))))?;
+            .map_err(|problem| Refusal::Mistake(UsageError::new(format!("machine {}: {problem}", machine.name))))?;
         Ok((machine, start))
     }
 
@@ -179,13 +180,13 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 Ok(state::Named::Recipe(_)) => "a recipe",
                 _ => "a state file",
             };
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "state {words}: {what} is for target sim alone (expected fresh or kernel)"
             )));
         }
         match state::Named::from_words(self.state())? {
             state::Named::Kernel if !targets.contains(&Target::Vm) => {
-                Err(UsageError("state kernel: a guest's, so it needs target vm".to_owned()))
+                Err(UsageError::new("state kernel: a guest's, so it needs target vm".to_owned()))
             }
             _ => Ok(()),
         }
@@ -208,7 +209,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
                 "state {name}: of a machine with {of_state:?} CPUs by node; machine {} has {of_asked:?}",
                 asked.name
             );
-            return Err(UsageError(message));
+            return Err(UsageError::new(message));
         }
         Ok((machine, Start::File(StateFile { path, hash: state.hash() })))
     }
@@ -231,7 +232,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 
     /// What the user asked for, else the experiment's own columns, else the rules of its kernel.
     fn columns(&self) -> Result<Vec<SimColumn>, Refusal> {
-        let mistake = |problem: String| Refusal::Mistake(UsageError(problem));
+        let mistake = |problem: String| Refusal::Mistake(UsageError::new(problem));
         self.check_wanted().map_err(mistake)?;
         let check = |column: &SimColumn| {
             simulated::check_settings(&column.settings, &column.variant.rules)
@@ -249,7 +250,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let wanted = &self.request.columns;
             let own = self.experiment.columns.iter();
             let own = own.filter(|column| wanted.is_empty() || wanted.contains(&column.kernel)).map(|column| {
-                let variant = variant::load(&column.variant).map_err(|error| Refusal::Mistake(error.into()))?;
+                let variant = variant::load(&column.variant).map_err(Refusal::Mistake)?;
                 // What the user sets goes before.
                 let is_left = |(name, _): &&(String, String)| set.values.iter().all(|(set, _)| set != name);
                 let settings = column.settings.iter().filter(is_left).chain(&set.values).cloned().collect();
@@ -282,12 +283,12 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let found = if asked == variant::HOST {
                 nearest(&variant::host_release().map_err(|error| Refusal::Lacking(error.to_string()))?)?
             } else {
-                (variant::load(asked).map_err(|error| Refusal::Mistake(error.into()))?, None)
+                (variant::load(asked).map_err(Refusal::Mistake)?, None)
             };
             // Tables and results tell variants apart by their names.
             if variants.iter().any(|(known, _)| known.name == found.0.name) {
                 let message = format!("--variant {asked}: there is another {} in this run already", found.0.name);
-                return Err(Refusal::Mistake(UsageError(message)));
+                return Err(Refusal::Mistake(UsageError::new(message)));
             }
             variants.push(found);
         }
@@ -306,17 +307,17 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let snapshot = Snapshot::parse(&capture).map_err(|error| Refusal::Lacking(error.to_string()))?;
         for (name, _) in &set.values {
             if let Some(reason) = linux::balloon::refused_on_host(name) {
-                return Err(Refusal::Mistake(UsageError(format!("--set {name}: {reason}"))));
+                return Err(Refusal::Mistake(UsageError::new(format!("--set {name}: {reason}"))));
             }
             let check = linux::setting::check_writable(name);
-            check.map_err(|error| Refusal::Mistake(UsageError(format!("--set {error}"))))?;
+            check.map_err(|error| Refusal::Mistake(UsageError::new(format!("--set {error}"))))?;
         }
         let available =
             linux::host::memory_limit().unwrap_or(Bytes(u64::MAX)).min(Bytes::kib(available_kib(&snapshot)));
         let (cap, cap_from) = match self.request.memory {
             Some(cap) if cap > available => {
                 let message = format!("--memory {cap}: more than the {} MiB that are available", available.as_mib());
-                return Err(Refusal::Mistake(UsageError(message)));
+                return Err(Refusal::Mistake(UsageError::new(message)));
             }
             Some(cap) => (cap, "--memory"),
             None => (Bytes(available.0 / 4), "a quarter of the memory that is available"),
@@ -336,7 +337,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 
     fn vms(&mut self, skipped: &mut Vec<Skipped>) -> Result<Vec<Session>, Refusal> {
         let name = self.request.machine.as_deref().unwrap_or(&self.experiment.machine);
-        let machine = Machine::load(name, &linux::setting::names()).map_err(|error| Refusal::Mistake(error.into()))?;
+        let machine = Machine::load(name, &linux::setting::names()).map_err(Refusal::Mistake)?;
         qemu::find_emulator().map_err(|error| Refusal::Lacking(error.to_string()))?;
         check_emulated(&machine)?;
         let kernels = match self.request.kernels.as_slice() {
@@ -358,7 +359,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             let cpus = u32::try_from(session.machine.cpus().len()).expect("fewer than 2^32 CPUs");
             let cap_from = self.cap_from("three quarters of the guest's memory");
             let session = self.fill(session, (cpus, cap_from, None), &Vec::new(), skipped)?;
-            fits::reporting(&session).map_err(|problem| Refusal::Mistake(UsageError(problem)))?;
+            fits::reporting(&session).map_err(|problem| Refusal::Mistake(UsageError::new(problem)))?;
             if session.disk().is_some() {
                 disk::find_mke2fs().map_err(Refusal::Lacking)?;
             }
@@ -369,8 +370,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
 
     fn vm(&mut self, name: &str, machine: &Machine, others: &[Session]) -> Result<Session, Refusal> {
         let image = self.image(name)?;
-        linux::module::check(&image, &machine.modules)
-            .map_err(|error| Refusal::Mistake(UsageError(format!("machine {}: modules: {error}", machine.name))))?;
+        linux::module::check(&image, &machine.modules).map_err(|error| {
+            Refusal::Mistake(UsageError::new(format!("machine {}: modules: {error}", machine.name)))
+        })?;
         let accelerators = match &self.request.accelerator {
             AcceleratorChoice::InTurn(accelerators) => accelerators.clone(),
             AcceleratorChoice::Auto => vec![(self.probe)(&image)],
@@ -414,7 +416,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             if self.request.kernels.is_empty() {
                 Refusal::Lacking(error.to_string())
             } else {
-                Refusal::Mistake(UsageError(format!("--kernel {name}: {error}")))
+                Refusal::Mistake(UsageError::new(format!("--kernel {name}: {error}")))
             }
         })
     }
@@ -444,7 +446,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let skip = |(what, reason)| Skipped { schema: SCHEMA, key: None, target, what, reason };
         skipped.extend(grid.misfits.into_iter().map(skip));
         if let Some(problem) = fits::misfit(&session) {
-            return Err(Refusal::Mistake(UsageError(problem)));
+            return Err(Refusal::Mistake(UsageError::new(problem)));
         }
         fits::lack(&session, memory_available).map_or(Ok(session), |problem| Err(Refusal::Lacking(problem)))
     }
@@ -563,7 +565,7 @@ fn check_emulated(machine: &Machine) -> Result<(), Refusal> {
         "machine {}: a guest has at most {CPUS_MAX} CPUs and {NODES_MAX} nodes, found {cpus} and {nodes}",
         machine.name
     );
-    Err(Refusal::Mistake(UsageError(message)))
+    Err(Refusal::Mistake(UsageError::new(message)))
 }
 
 /// Memory of this host that may be taken; no limit where the kernel does not say.

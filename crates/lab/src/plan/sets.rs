@@ -3,10 +3,11 @@
 
 use units::setting::{BALLOON, DISCARD, NUMA_BALANCING, REPORTING, REPORTING_DELAY, REPORTING_ORDER};
 
-use super::{Request, UsageError, traces};
+use super::{Request, traces};
 use crate::{
     experiment::{Experiment, combinations},
     source::{nearest, unknown},
+    usage::UsageError,
 };
 
 /// Settings of one column, of those that `--set` gives.
@@ -56,20 +57,20 @@ pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<Split,
     for set in &request.sets {
         let Some((name, value)) = set.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
         else {
-            return Err(UsageError(format!("--set {set}: expected NAME=VALUE, as in --set vm.swappiness=10")));
+            return Err(UsageError::new(format!("--set {set}: expected NAME=VALUE, as in --set vm.swappiness=10")));
         };
         if settings.iter().chain(&given).any(|(known, _)| known == name) {
-            return Err(UsageError(format!("--set {name}: given twice; several values go with commas")));
+            return Err(UsageError::new(format!("--set {name}: given twice; several values go with commas")));
         }
         let values: Vec<_> = value.split(',').map(str::to_owned).collect();
-        let complain = |noun: &str, valid: &[&str]| UsageError(format!("--set: {}", unknown(noun, name, valid)));
+        let complain = |noun: &str, valid: &[&str]| UsageError::new(format!("--set: {}", unknown(noun, name, valid)));
         match is_setting(name) {
             true if known.contains(&name) => {
                 check(name, &values)?;
                 let has_trace = experiment.workload.name == workloads::guest_footprint::INFO.name;
                 if name == BALLOON && values.iter().any(|value| value == "trace") && !has_trace {
                     let workload = experiment.workload.name;
-                    return Err(UsageError(format!(
+                    return Err(UsageError::new(format!(
                         "--set {name}: trace is of the workload guest-footprint, and this is {workload}; expected a size or off"
                     )));
                 }
@@ -110,7 +111,9 @@ fn check_size<'a>(
     }
     let words: Vec<_> = several.iter().map(|(name, count)| format!("{count} of {name}")).collect();
     let words = words.join(" x ");
-    Err(UsageError(format!("{words}: {cells} cells are too many; expected at most {CELLS_MAX}: run parts of them")))
+    Err(UsageError::new(format!(
+        "{words}: {cells} cells are too many; expected at most {CELLS_MAX}: run parts of them"
+    )))
 }
 
 /// A name without a dot or a slash is a parameter's. One that the workload does not have may be a setting's without its
@@ -120,14 +123,15 @@ fn unknown_parameter(name: &str, params: &[&str], settings: &[&str]) -> UsageErr
         Some(setting) => format!("unknown parameter {name:?}; did you mean the setting {setting:?}?"),
         None => unknown("parameter", name, params),
     };
-    UsageError(format!("--set: {message}"))
+    UsageError::new(format!("--set: {message}"))
 }
 
 fn check(name: &str, values: &[String]) -> Result<(), UsageError> {
     for (at, value) in values.iter().enumerate() {
-        linux::setting::check_form(name, value).map_err(|problem| UsageError(format!("--set {name}: {problem}")))?;
+        linux::setting::check_form(name, value)
+            .map_err(|problem| UsageError::new(format!("--set {name}: {problem}")))?;
         if values[..at].contains(value) {
-            return Err(UsageError(format!("--set {name}: {value} is given twice")));
+            return Err(UsageError::new(format!("--set {name}: {value} is given twice")));
         }
     }
     Ok(())

@@ -5,8 +5,11 @@ use linux::qemu::Accelerator;
 use report::Target::{self, Host, Sim, Vm};
 use units::setting::{self, Real};
 
-use super::{AcceleratorChoice, Request, UsageError};
-use crate::experiment::{Experiment, FRESH, KERNEL};
+use super::{AcceleratorChoice, Request};
+use crate::{
+    experiment::{Experiment, FRESH, KERNEL},
+    usage::UsageError,
+};
 
 /// Where a run goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub(super) fn choose(request: &Request, experiment: &Experiment) -> Result<Chose
     targets.dedup();
     let refusal = |bound: &Bound| Some(format!("{} is for {}", bound.option, bound.of.refusal(&targets, &by)?));
     match bound.iter().find_map(refusal) {
-        Some(problem) => Err(UsageError(problem)),
+        Some(problem) => Err(UsageError::new(problem)),
         None => Ok(Chosen { targets, by_name }),
     }
 }

@@ -5,8 +5,10 @@ use std::path::Path;
 
 use workloads::guest_footprint::{INFO, Trace};
 
-use super::UsageError;
-use crate::source::{Source, unknown};
+use crate::{
+    source::{Source, unknown},
+    usage::UsageError,
+};
 
 /// The value of parameter `name` of a workload: of a trace that is a file, its content.
 pub(super) fn read(workload: &str, name: &str, value: String) -> Result<String, UsageError> {
@@ -15,11 +17,11 @@ pub(super) fn read(workload: &str, name: &str, value: String) -> Result<String, 
     }
     if !value.contains(['/', '.']) && !Path::new(&value).exists() {
         let problem = unknown("trace", &value, &Trace::names());
-        return Err(UsageError(format!("--set trace: {problem}, and there is no such file")));
+        return Err(UsageError::new(format!("--set trace: {problem}, and there is no such file")));
     }
     let source = Source::read(Path::new(&value))?;
     let trace = Trace::from_csv(source.file(), source.text());
-    let trace = trace.map_err(|error| UsageError(format!("{value}:{}: {}", error.line, error.problem)))?;
+    let trace = trace.map_err(|error| UsageError::new(format!("{value}:{}: {}", error.line, error.problem)))?;
     Ok(trace.to_string())
 }
 

@@ -10,8 +10,9 @@ use report::{Column, Key, Lines, Record, Store, StoreError};
 
 use super::{IDENTITY_FILE, RESULTS, held, key_of, read_identity, states};
 use crate::{
-    plan::{Identity, Plan, Request, Seeds, UsageError},
+    plan::{Identity, Plan, Request, Seeds},
     provenance,
+    usage::UsageError,
 };
 
 /// Removes a result without a single cell: there is nothing to resume, and it would only be in the way. Only our own files
@@ -52,7 +53,8 @@ fn discard_files(directory: &Path) {
 /// from the first.
 pub(super) fn fresh_directory(plan: &Plan) -> Result<PathBuf, UsageError> {
     const AT_ONCE_MAX: usize = 1000;
-    let usage = |place: &Path, error: &io::Error| UsageError(format!("cannot create {}: {error}", place.display()));
+    let usage =
+        |place: &Path, error: &io::Error| UsageError::new(format!("cannot create {}: {error}", place.display()));
     std::fs::create_dir_all(RESULTS).map_err(|error| usage(Path::new(RESULTS), &error))?;
     let first = Path::new(RESULTS).join(format!("{}-{}", plan.experiment.name, provenance::stamp()));
     let others = (2..=AT_ONCE_MAX).map(|number| PathBuf::from(format!("{}-{number}", first.display())));
@@ -63,7 +65,7 @@ pub(super) fn fresh_directory(plan: &Plan) -> Result<PathBuf, UsageError> {
             Ok(()) => return Ok(directory),
         }
     }
-    Err(UsageError(format!("{} and {AT_ONCE_MAX} more exist; give a directory with -o", first.display())))
+    Err(UsageError::new(format!("{} and {AT_ONCE_MAX} more exist; give a directory with -o", first.display())))
 }
 
 /// An open result directory.
@@ -88,7 +90,7 @@ pub(super) fn open(directory: &Path, plan: &Plan) -> Result<Opened, UsageError> 
         // Before anything of another run is touched.
         check_same(directory, &identity)?;
     }
-    std::fs::create_dir_all(directory).map_err(|error| UsageError(format!("cannot create {place}: {error}")))?;
+    std::fs::create_dir_all(directory).map_err(|error| UsageError::new(format!("cannot create {place}: {error}")))?;
     let (store, lines) = match Store::create(directory) {
         Err(StoreError::Exists { .. }) => Store::open(directory).map_err(UsageError::from)?,
         made => (made.map_err(UsageError::from)?, Lines::default()),
@@ -97,7 +99,7 @@ pub(super) fn open(directory: &Path, plan: &Plan) -> Result<Opened, UsageError> 
     // Nobody else writes here from now on.
     let is_growing = is_known() && check_same(directory, &identity)?;
     if !is_known() && !is_empty {
-        return Err(UsageError(format!("{place} holds lines of a run that is not known; give another directory")));
+        return Err(UsageError::new(format!("{place} holds lines of a run that is not known; give another directory")));
     }
     if !is_known() {
         // Before the first line, so that a run that is killed at once can be resumed too.
@@ -193,7 +195,7 @@ pub(super) fn with_seeds_that_are_there(request: &Request) -> Result<Request, Us
 
 fn gap(directory: &Path, there: Seeds, wanted: Seeds) -> UsageError {
     let place = directory.display();
-    UsageError(format!("{place} holds seeds {there}: expected --seeds that adjoin them, not {wanted}"))
+    UsageError::new(format!("{place} holds seeds {there}: expected --seeds that adjoin them, not {wanted}"))
 }
 
 /// Refuses to go on with another run. Whether the run goes on with seeds that are not in the directory yet.
@@ -204,5 +206,5 @@ fn check_same(directory: &Path, identity: &Identity) -> Result<bool, UsageError>
     }
     let place = directory.display();
     let differences = there.differences(identity).join("; ");
-    Err(UsageError(format!("{place} holds a different run ({differences}); give another directory with -o")))
+    Err(UsageError::new(format!("{place} holds a different run ({differences}); give another directory with -o")))
 }

@@ -14,10 +14,7 @@ use report::{
 };
 
 use super::{IDENTITY_FILE, directory::column_of_system, key_of};
-use crate::{
-    notice,
-    plan::{Identity, UsageError},
-};
+use crate::{notice, plan::Identity, usage::UsageError};
 
 /// Rejected lines that a message names.
 const NAMED: usize = 3;
@@ -49,7 +46,7 @@ pub(crate) fn read(directory: &Path) -> Result<(Identity, Contents), UsageError>
 /// A file that is not there, is none, or is not as it was written.
 pub(super) fn identity(directory: &Path) -> Result<Known, UsageError> {
     let file = directory.join(IDENTITY_FILE);
-    let wrong = |problem: String| UsageError(format!("{}: {problem}", file.display()));
+    let wrong = |problem: String| UsageError::new(format!("{}: {problem}", file.display()));
     let bytes = report::check_regular(&file).and_then(|()| std::fs::read(&file));
     let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
     let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| wrong(brief(error)))?;
@@ -240,7 +237,7 @@ impl Held {
         let message = in_words(&problems);
         let of_newer = self.rejected.iter().any(|rejected| rejected.is_foreign);
         let advice = if of_newer { "" } else { "; the run again with -o and this directory works on what is lost" };
-        Err(UsageError(format!("{message}{advice}")))
+        Err(UsageError::new(format!("{message}{advice}")))
     }
 
     /// Everything that is not as it was written, each with its place.

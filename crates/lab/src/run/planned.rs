@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, sync::atomic::AtomicBool};
 use report::{Key, Target};
 
 use super::{Progress, choose_accelerator};
-use crate::plan::{Plan, Request, UsageError};
+use crate::{
+    plan::{Plan, Request},
+    usage::UsageError,
+};
 
 /// The plan, and what was noted while it was made: it comes after the first line, which [`tell`] tells.
 pub(super) fn planned(

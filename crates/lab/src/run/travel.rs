@@ -25,9 +25,10 @@ use super::{
 use crate::{
     evidence::HASH_DIGITS,
     notice,
-    plan::{Place, Plan, Request, Start, UsageError},
+    plan::{Place, Plan, Request, Start},
     provenance,
     simulated::with_settings,
+    usage::UsageError,
 };
 
 /// Lines that came back from somewhere.
@@ -76,16 +77,16 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
         match &session.place {
             Place::Sim { twin_of: None, start: Start::Fresh | Start::Recipe(_), .. } => {}
             Place::Sim { start: Start::File(file), .. } => {
-                return Err(UsageError(format!(
+                return Err(UsageError::new(format!(
                     "cells: state {} is a file of this machine, which a line does not carry; expected fresh or a recipe",
                     file.path.display()
                 )));
             }
-            _ => return Err(UsageError("cells: only simulated cells travel".to_owned())),
+            _ => return Err(UsageError::new("cells: only simulated cells travel".to_owned())),
         }
     }
     if plan.trace || plan.map {
-        return Err(UsageError(
+        return Err(UsageError::new(
             "cells: --trace and --map write files beside the result, which do not travel".to_owned(),
         ));
     }
@@ -101,7 +102,7 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
         }
         for key in session.keys.iter().filter(|key| !done.contains(key)) {
             let order = sim_order((&plan, session), (variant, start, None), &machine, directory, key);
-            let order = Sent::of(order).map_err(|problem| UsageError(format!("cells: {problem}")))?;
+            let order = Sent::of(order).map_err(|problem| UsageError::new(format!("cells: {problem}")))?;
             let program = provenance::PROGRAM_HASH.to_owned();
             let line = Travelling { pagelab_cell: VERSION, program, timeout_s: plan.timeout_s, order };
             lines.push(serde_json::to_string(&line).expect("an order serialises"));
@@ -119,7 +120,7 @@ pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
     let own = provenance::PROGRAM_HASH;
     if program != own {
         let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
-        return Err(super::RunError::Usage(UsageError(format!(
+        return Err(super::RunError::Usage(UsageError::new(format!(
             "worker: the line is of program {}, and this one is {}; build it from the same sources",
             short(&program),
             short(own)
@@ -135,7 +136,7 @@ pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
             Err(none) => Err(super::RunError::Failed(format!("{who}: {}", none.reason))),
         },
         Err(WorkerError::Interrupted) => Err(super::RunError::InterruptedEarly),
-        Err(WorkerError::Refused(reason)) => Err(super::RunError::Usage(UsageError(format!("{who}: {reason}")))),
+        Err(WorkerError::Refused(reason)) => Err(super::RunError::Usage(UsageError::new(format!("{who}: {reason}")))),
         Err(error) => Err(super::RunError::Failed(format!("{who}: {error}"))),
     }
 }
@@ -145,7 +146,7 @@ fn read(line: &str) -> Result<Travelling, UsageError> {
 }
 
 fn no_line(problem: &str) -> UsageError {
-    UsageError(format!("worker: expected a line of pagelab cells: {problem}"))
+    UsageError::new(format!("worker: expected a line of pagelab cells: {problem}"))
 }
 
 /// The lines out, of these, whose cells are missing.
@@ -198,7 +199,10 @@ pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollec
     let missing: BTreeSet<Key> = identity.keys.iter().filter(|key| !found.contains_key(key)).cloned().collect();
     if !problems.is_empty() {
         let message = held::in_words(&problems);
-        return Err(NotCollected { error: UsageError(format!("collect: {message}; {place} is as it was")), missing });
+        return Err(NotCollected {
+            error: UsageError::new(format!("collect: {message}; {place} is as it was")),
+            missing,
+        });
     }
     if let Some(first) = missing.first() {
         let cut = if torn.is_empty() { String::new() } else { format!(", and {} lines were cut off", torn.len()) };
@@ -210,7 +214,7 @@ pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollec
             first.case,
             first.seed
         );
-        return Err(NotCollected { error: UsageError(message), missing });
+        return Err(NotCollected { error: UsageError::new(message), missing });
     }
     let cells = found.len();
     if !is_whole {
@@ -218,7 +222,7 @@ pub fn collect(directory: &Path, lines: &[Lines]) -> Result<Collected, NotCollec
         store.replace(&in_order(before, &identity.keys, found)).map_err(UsageError::from)?;
         let problems = directory::finish(directory, &mut store)?;
         if !problems.is_empty() {
-            return Err(UsageError(format!("collect: {}", held::in_words(&problems))).into());
+            return Err(UsageError::new(format!("collect: {}", held::in_words(&problems))).into());
         }
     }
     Ok(Collected { cells, repeated, torn })

@@ -9,7 +9,7 @@ use super::{
     over_time::{logged, sampled},
     read,
 };
-use crate::plan::{Seeds, UsageError};
+use crate::{plan::Seeds, usage::UsageError};
 
 /// The tables that are printed as columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,9 @@ use super::{Format, Shown, commands, contents, read, read_like, rules};
 use crate::{
     counted,
     mmtests::{self, ELSEWHERE, Like},
-    plan::{Seeds, UsageError},
+    plan::Seeds,
     source::unknown,
+    usage::UsageError,
 };
 
 /// The forms of a comparison.
@@ -78,14 +79,14 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
     let conditions = wanted
         .fail_on
         .iter()
-        .map(|text| text.parse::<FailOn>().map_err(|error| UsageError(format!("--fail-on: {error}"))));
+        .map(|text| text.parse::<FailOn>().map_err(|error| UsageError::new(format!("--fail-on: {error}"))));
     let conditions = conditions.collect::<Result<Vec<FailOn>, UsageError>>()?;
     let like = rows_of(&wanted.results)?;
     let mut shown = Vec::new();
     for directory in &wanted.results {
         let found = read_like(directory, wanted.seeds, like.as_ref())?;
         if found.cells.is_empty() {
-            return Err(UsageError(format!(
+            return Err(UsageError::new(format!(
                 "{}: no cell is done, so there is nothing to compare",
                 directory.display()
             )));
@@ -96,12 +97,12 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
     have_something_in_common(&wanted.results, &names, &shown, wanted.seeds)?;
     let cells = marked(&names, &shown);
     let report = compared(&names, &shown, &cells, wanted.against.as_deref(), &conditions);
-    let mut report = report.map_err(|error| UsageError(error.to_string()))?;
+    let mut report = report.map_err(|error| UsageError::new(error.to_string()))?;
     report.tables.retain(|table| !table.rows.is_empty());
     let mut comparison = Comparison::of(&report, wanted.gates);
     if comparison.rows.is_empty() {
         let rows = |rows: &[String]| list("", rows, 200);
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "compare: no row is in two columns; {} has {}, others have {}",
             names[0],
             rows(&comparison.unmatched.only_old),
@@ -116,7 +117,7 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
         let rows = condition.failed(&comparison).map_err(|error| {
             let is_counter = counted::all().contains_key(condition.name());
             let why = if is_counter { "; a target of these results does not count it" } else { "" };
-            UsageError(format!("--fail-on: {error}{why}"))
+            UsageError::new(format!("--fail-on: {error}{why}"))
         })?;
         failed.extend(rows.iter().map(|row| {
             format!("--fail-on {condition}: {} {} went from {} to {}", row.stat, row.operation, row.old, row.new)
@@ -173,7 +174,7 @@ pub fn noise(results: &[PathBuf], seeds: Option<Seeds>, full: bool, form: Format
     for (directory, name) in results.iter().zip(names) {
         let shown = read(directory, seeds)?;
         if shown.cells.is_empty() {
-            return Err(UsageError(format!("{}: no cell is done", directory.display())));
+            return Err(UsageError::new(format!("{}: no cell is done", directory.display())));
         }
         let mut of_result = report::compare::noise(&shown.report);
         if results.len() > 1 {
@@ -221,7 +222,7 @@ fn have_something_in_common(
     let Some(other) = strange(shown) else { return Ok(()) };
     let how = commands::of_strangers(results, names, shown, seeds);
     let how: Vec<String> = how.iter().map(|(what, command)| format!("; {} {command}", in_sentence(what))).collect();
-    Err(UsageError(format!("compare: {}{}", in_words(names, shown, other), how.concat())))
+    Err(UsageError::new(format!("compare: {}{}", in_words(names, shown, other), how.concat())))
 }
 
 /// A sentence as it stands behind another one.

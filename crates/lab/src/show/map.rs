@@ -13,7 +13,7 @@ use report::{
 use units::{Bytes, Picos, Time};
 
 use super::read;
-use crate::{over_time, plan::UsageError, source::unknown, state::State, suggest::command};
+use crate::{over_time, source::unknown, state::State, suggest::command, usage::UsageError};
 
 /// An instant of a run, from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub fn map(wanted: &MapWanted) -> Result<String, UsageError> {
     if source == Path::new("/proc") {
         refuse_selection(wanted)?;
         let state = State::live().map_err(|problem| {
-            UsageError(format!(
+            UsageError::new(format!(
                 "map /proc: {problem}; it takes root, and a kernel with CONFIG_PROC_PAGE_MONITOR ({} there, {} here)",
                 command(["state", "make", "-o", "there.state"]),
                 command(["map", "there.state"])
@@ -86,7 +86,7 @@ pub fn map(wanted: &MapWanted) -> Result<String, UsageError> {
     let mut shown = read(source, None)?;
     report::name_cases(&mut shown.cells);
     if shown.cells.iter().all(|cell| cell.map.is_none()) {
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "nothing in {} has a map of memory; {}",
             source.display(),
             shown.mapping(source)
@@ -97,7 +97,7 @@ pub fn map(wanted: &MapWanted) -> Result<String, UsageError> {
     let end = map.head.at_us.last().copied().unwrap_or(0);
     let sample = wanted.at.map_or(map.len().saturating_sub(1), |at| map.at(at.us()));
     if let Some(late) = wanted.at.filter(|at| at.us() > end) {
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "--at {}: {} on {} with seed {} ends at {}",
             seconds(late.us()),
             cell.key.case,
@@ -129,7 +129,7 @@ fn refuse_selection(wanted: &MapWanted) -> Result<(), UsageError> {
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
         Some((name, _)) => {
-            Err(UsageError(format!("{name} is for results; {} is of one moment", wanted.source.display())))
+            Err(UsageError::new(format!("{name} is for results; {} is of one moment", wanted.source.display())))
         }
         None => Ok(()),
     }
@@ -137,7 +137,7 @@ fn refuse_selection(wanted: &MapWanted) -> Result<(), UsageError> {
 
 /// Memory as a kernel had it, taken over by the memory manager, which puts types where they fit best.
 fn of_state(name: &str, state: &State, wanted: &MapWanted) -> Result<String, UsageError> {
-    let problem = |problem: String| UsageError(format!("{name}: {problem}"));
+    let problem = |problem: String| UsageError::new(format!("{name}: {problem}"));
     let machine = state.machine("here");
     let release = state.snapshot().map_err(problem)?.version.text;
     let rules = crate::variant::for_release(&release).map_err(problem)?.rules;
@@ -162,7 +162,7 @@ fn choose<'a>(cells: &'a [Cell], wanted: &MapWanted) -> Result<&'a Cell, UsageEr
             let labels: Vec<String> = columns.iter().map(report::Column::label).collect();
             let known: Vec<&str> = labels.iter().map(String::as_str).collect();
             let found = columns.iter().find(|column| column.label() == *name || column.kernel == *name);
-            found.ok_or_else(|| UsageError(format!("--kernel: {}", unknown("column", name, &known))))?.clone()
+            found.ok_or_else(|| UsageError::new(format!("--kernel: {}", unknown("column", name, &known))))?.clone()
         }
     };
     let of_column: Vec<&&Cell> = with.iter().filter(|cell| cell.key.column() == column).collect();
@@ -170,12 +170,12 @@ fn choose<'a>(cells: &'a [Cell], wanted: &MapWanted) -> Result<&'a Cell, UsageEr
     let of_case: Vec<&&&Cell> = of_column.iter().filter(|cell| cell.key.case == *case).collect();
     if of_case.is_empty() {
         let known: Vec<&str> = of_column.iter().map(|cell| cell.key.case.as_str()).collect();
-        return Err(UsageError(format!("--case: {}", unknown("case", case, &known))));
+        return Err(UsageError::new(format!("--case: {}", unknown("case", case, &known))));
     }
     let found = of_case.iter().find(|cell| wanted.seed.is_none_or(|seed| cell.key.seed == seed));
     found.map(|cell| **cell as &Cell).ok_or_else(|| {
         let seeds: Vec<String> = of_case.iter().map(|cell| cell.key.seed.to_string()).collect();
-        UsageError(format!("--seed: {place} has maps of {case} with seeds {}", seeds.join(", ")))
+        UsageError::new(format!("--seed: {place} has maps of {case} with seeds {}", seeds.join(", ")))
     })
 }
 
@@ -188,10 +188,10 @@ pub(crate) fn load(directory: &Path, cell: &Cell) -> Result<BlockMap, UsageError
     let is_hash = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hash {
         let key = &cell.key;
-        return Err(UsageError(format!("{}: map of {}: {name:?} is no hash", directory.display(), key.case)));
+        return Err(UsageError::new(format!("{}: map of {}: {name:?} is no hash", directory.display(), key.case)));
     }
     let path = directory.join(FOLDER).join(name);
-    let problem = |problem: String| UsageError(format!("{}: {problem}", path.display()));
+    let problem = |problem: String| UsageError::new(format!("{}: {problem}", path.display()));
     let bytes = std::fs::read(&path).map_err(|error| problem(error.to_string()))?;
     if blake3::hash(&bytes).to_hex().as_str() != name {
         return Err(problem("its content is not that of its name: it is damaged".to_owned()));

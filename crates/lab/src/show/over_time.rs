@@ -5,10 +5,7 @@ use std::path::Path;
 use report::{Page, Part, over_time};
 
 use super::{Format, Shown, read};
-use crate::{
-    plan::{Seeds, UsageError},
-    source::unknown,
-};
+use crate::{plan::Seeds, source::unknown, usage::UsageError};
 
 /// Prints the time series of the cells in `directory` that have one: these columns, or a digest where none is named.
 pub fn series(directory: &Path, seeds: Option<Seeds>, names: &[String], format: Format) -> Result<String, UsageError> {
@@ -32,11 +29,11 @@ pub(super) fn sampled(directory: &Path, seeds: Option<Seeds>, names: &[String]) 
     if shown.cells.iter().all(|cell| over_time::series_of(cell).next().is_none()) {
         let place = directory.display();
         let how = shown.sampling(directory);
-        return Err(UsageError(format!("--series: nothing in {place} was sampled; {how}")));
+        return Err(UsageError::new(format!("--series: nothing in {place} was sampled; {how}")));
     }
     let known: Vec<&str> = over_time::series_names(&shown.cells).into_iter().collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(UsageError(format!("--series: {}", unknown("column", name, &known))));
+        return Err(UsageError::new(format!("--series: {}", unknown("column", name, &known))));
     }
     Ok(shown)
 }
@@ -46,7 +43,7 @@ pub(super) fn logged(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, Us
     let shown = read(directory, seeds)?;
     if shown.cells.iter().all(|cell| cell.slow_path.is_none()) {
         let place = directory.display();
-        return Err(UsageError(format!(
+        return Err(UsageError::new(format!(
             "--stalls: nothing in {place} has a log of slow operations; simulated runs have one"
         )));
     }

@@ -8,7 +8,8 @@ use std::{
 use include_dir::{Dir, include_dir};
 use report::brief;
 
-use super::{Source, SourceError, unknown};
+use super::{Source, unknown};
+use crate::usage::UsageError;
 
 static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");
 static VARIANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../variants");
@@ -26,11 +27,11 @@ pub enum Kind {
 }
 
 /// The source of a name, or of a path: something that contains a `/` or ends in `.toml`.
-pub fn lookup(kind: Kind, name_or_path: &str) -> Result<Source, SourceError> {
+pub fn lookup(kind: Kind, name_or_path: &str) -> Result<Source, UsageError> {
     let source = lookup_in(Path::new("."), kind, name_or_path)?;
     match check_name(kind.noun(), source.name(), &[':']) {
         Ok(()) => Ok(source),
-        Err(message) => Err(SourceError { file: None, line: None, key: None, message }),
+        Err(message) => Err(UsageError::new(message)),
     }
 }
 
@@ -101,7 +102,7 @@ impl Kind {
     }
 }
 
-fn lookup_in(root: &Path, kind: Kind, name_or_path: &str) -> Result<Source, SourceError> {
+fn lookup_in(root: &Path, kind: Kind, name_or_path: &str) -> Result<Source, UsageError> {
     if name_or_path.contains('/') || is_toml(Path::new(name_or_path)) {
         return Source::read(Path::new(name_or_path));
     }
@@ -116,7 +117,7 @@ fn lookup_in(root: &Path, kind: Kind, name_or_path: &str) -> Result<Source, Sour
     }
     let names = names_in(root, kind);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Err(SourceError { file: None, line: None, key: None, message: unknown(kind.noun(), name_or_path, &names) })
+    Err(UsageError::new(unknown(kind.noun(), name_or_path, &names)))
 }
 
 fn names_in(root: &Path, kind: Kind) -> Vec<String> {
@@ -128,7 +129,7 @@ fn names_in(root: &Path, kind: Kind) -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-fn about(source: Result<Source, SourceError>) -> String {
+fn about(source: Result<Source, UsageError>) -> String {
     let about = source.and_then(|source| source.parse()?.root().required("about"));
     about.unwrap_or_else(|error| error.to_string())
 }

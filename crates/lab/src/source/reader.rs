@@ -9,7 +9,8 @@ use toml::{
 };
 use units::{Bytes, BytesPerSecond};
 
-use super::{Source, SourceError, unknown};
+use super::{Source, unknown};
+use crate::usage::UsageError;
 
 /// Reads one table of a document. Its errors name file, line and key.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ impl<'d> TableReader<'d> {
     }
 
     /// Refuses keys that are not in `valid`; the message calls a key `noun`.
-    pub fn only(self, noun: &str, valid: &[&str]) -> Result<Self, SourceError> {
+    pub fn only(self, noun: &str, valid: &[&str]) -> Result<Self, UsageError> {
         match self.keys().into_iter().find(|key| !valid.contains(key)) {
             None => Ok(self),
             Some(key) => {
@@ -76,13 +77,13 @@ impl<'d> TableReader<'d> {
     }
 
     /// The value of a key that must be there.
-    pub fn required<T: FromValue>(&self, key: &str) -> Result<T, SourceError> {
+    pub fn required<T: FromValue>(&self, key: &str) -> Result<T, UsageError> {
         let missing = || self.error(key, format!("missing; expected {}", T::expected()));
         self.optional(key)?.ok_or_else(missing)
     }
 
     /// The value of a key that must be there; a message about a value of another type says what else was expected.
-    pub fn required_as<T: FromValue>(&self, key: &str, expected: &str) -> Result<T, SourceError> {
+    pub fn required_as<T: FromValue>(&self, key: &str, expected: &str) -> Result<T, UsageError> {
         match self.table.get(key) {
             Some(value) if T::from_value(value).is_err() => Err(self.mismatch(key, mismatch(expected, value))),
             _ => self.required(key),
@@ -90,7 +91,7 @@ impl<'d> TableReader<'d> {
     }
 
     /// The value of a key that may be there.
-    pub fn optional<T: FromValue>(&self, key: &str) -> Result<Option<T>, SourceError> {
+    pub fn optional<T: FromValue>(&self, key: &str) -> Result<Option<T>, UsageError> {
         self.table
             .get(key)
             .map(|value| T::from_value(value).map_err(|mismatch| self.mismatch(key, mismatch)))
@@ -98,12 +99,12 @@ impl<'d> TableReader<'d> {
     }
 
     /// The table `[key]`, if it is there.
-    pub fn table(&self, key: &str) -> Result<Option<TableReader<'d>>, SourceError> {
+    pub fn table(&self, key: &str) -> Result<Option<TableReader<'d>>, UsageError> {
         self.table.get(key).map(|value| self.inner_table(key, value, || format!("a table [{key}]"))).transpose()
     }
 
     /// The tables `[[key]]`, in the order of the file; none is fine.
-    pub fn tables(&self, key: &str) -> Result<Vec<TableReader<'d>>, SourceError> {
+    pub fn tables(&self, key: &str) -> Result<Vec<TableReader<'d>>, UsageError> {
         let expected = || format!("a table [[{key}]]");
         let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
         let DeValue::Array(items) = value.get_ref() else {
@@ -113,7 +114,7 @@ impl<'d> TableReader<'d> {
     }
 
     /// An error about a key: at its line if it is there, else at the table's.
-    pub fn error(&self, key: &str, message: impl Into<String>) -> SourceError {
+    pub fn error(&self, key: &str, message: impl Into<String>) -> UsageError {
         self.source.error_at(self.offset(key), Some(self.path_of(key)), message.into())
     }
 
@@ -122,14 +123,14 @@ impl<'d> TableReader<'d> {
         key: &str,
         value: &'d Spanned<DeValue<'d>>,
         expected: impl Fn() -> String,
-    ) -> Result<TableReader<'d>, SourceError> {
+    ) -> Result<TableReader<'d>, UsageError> {
         match value.get_ref() {
             DeValue::Table(table) => Ok(Self::new(self.source, self.path_of(key), value.span().start, table)),
             _ => Err(self.mismatch(key, mismatch(&expected(), value))),
         }
     }
 
-    fn mismatch(&self, key: &str, mismatch: Mismatch) -> SourceError {
+    fn mismatch(&self, key: &str, mismatch: Mismatch) -> UsageError {
         self.source.error_at(mismatch.offset, Some(self.path_of(key)), mismatch.message)
     }
 

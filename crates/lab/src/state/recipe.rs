@@ -20,9 +20,9 @@ use workloads::recipe::{RECIPES, Recipe, RecipeError, Share};
 use super::picture::Picture;
 use crate::{
     machine::Machine,
-    plan::UsageError,
     provenance,
-    source::{Source, SourceError, quoted, unknown},
+    source::{Source, quoted, unknown},
+    usage::UsageError,
     variant::Recorded,
 };
 
@@ -93,7 +93,7 @@ impl RecipeStart {
     }
 
     /// A recipe file.
-    pub(super) fn from_source(path: &Path, source: &Source) -> Result<Self, SourceError> {
+    pub(super) fn from_source(path: &Path, source: &Source) -> Result<Self, UsageError> {
         let document = source.parse()?;
         let root = document.root().only("key", KEYS)?;
         let share = |key: &str, default: Share| match root.optional::<String>(key)? {
@@ -112,7 +112,7 @@ impl RecipeStart {
                 checksum: table.required("checksum")?,
             })
         });
-        Ok(Self { recipe, file: Some(path.to_owned()), made: made.collect::<Result<_, SourceError>>()? })
+        Ok(Self { recipe, file: Some(path.to_owned()), made: made.collect::<Result<_, UsageError>>()? })
     }
 
     /// The recipe as a file, with the command that makes it.
@@ -172,7 +172,7 @@ fn make_in(
         return Ok(found);
     }
     let found = follow(recipe, machine, variant, seed).map_err(|problem| {
-        UsageError(format!("state {recipe}: machine {}, {}, seed {seed}: {problem}", machine.name, variant.name))
+        UsageError::new(format!("state {recipe}: machine {}, {}, seed {seed}: {problem}", machine.name, variant.name))
     })?;
     // Without a cache it is made again the next time.
     if let (Some(folder), Some(file)) = (cache, &file) {

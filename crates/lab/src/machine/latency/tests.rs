@@ -22,7 +22,7 @@ cache = { size = "20MiB", ns = 21.2, source = "a paper" }
 tlb = { base = "6MiB", huge = "2GiB", ns = 30, source = "assumed: as others" }
 "#;
 
-fn read(text: &str) -> Result<Machine, SourceError> {
+fn read(text: &str) -> Result<Machine, UsageError> {
     Machine::from_source(&Source::from_text("machines/x.toml", text), &[])
 }
 

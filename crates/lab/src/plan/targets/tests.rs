@@ -120,7 +120,8 @@ fn a_plan_with_what_is_named_has_no_cell_on_this_machines_kernel() {
                     assert_eq!((plan.on_host(&BTreeSet::new()), plan.asked.targets.as_slice()), (None, &[Sim][..]));
                     assert!(plan.sessions.iter().all(|session| Some(&session.machine.name) == asked.machine.as_ref()));
                 }
-                Err(UsageError(problem)) => {
+                Err(error) => {
+                    let problem = error.to_string();
                     assert!(problem.contains("memory") || problem.contains("huge"), "{problem}");
                 }
             }
@@ -138,7 +139,7 @@ fn options_mean_targets() {
         }
         choose(&asked, &Experiment::load(experiment).unwrap())
             .map(|chosen| chosen.targets)
-            .map_err(|UsageError(problem)| problem)
+            .map_err(|error| error.to_string())
     };
     let is = |names: &[&str], targets: &[Target]| {
         assert_eq!(chosen("fork-storm", names).as_deref(), Ok(targets), "{names:?}");
@@ -175,7 +176,7 @@ fn beside_this_machines_kernel_nothing_that_is_named_is_ignored() {
         let mut asked = Request { targets: targets.to_vec(), ..request("fault-storm") };
         let all = options();
         (all.iter().find(|given| given.name == name).expect("an option").change)(&mut asked);
-        Plan::new(&asked, |_| panic!("no guest is planned")).map(|_| ()).map_err(|UsageError(problem)| problem)
+        Plan::new(&asked, |_| panic!("no guest is planned")).map(|_| ()).map_err(|error| error.to_string())
     };
     let machine = "--machine is for targets vm and sim";
     assert_eq!(message(&[Host], "--machine").unwrap_err(), format!("{machine}, which --target leaves out"));
