@@ -26,7 +26,7 @@ pub(crate) fn claims(args: &args::Claims) -> anyhow::Result<ExitCode> {
             let name = match args.series.as_slice() {
                 [] => None,
                 [name] => Some(name.as_str()),
-                _ => return Err(UsageError::new("--result is of one series; name one, or none".to_owned()).into()),
+                _ => return Err(UsageError::new("--result is of one series; name one, or none").into()),
             };
             let published = evidence::series_of(directory, name)?;
             let results = evidence::beside(directory, &published);
@@ -44,7 +44,7 @@ fn run_and_judge(args: &args::Claims) -> anyhow::Result<(Vec<Judged>, bool)> {
     let series = evidence::series(&args.series)?;
     let runnable = series.iter().filter(|published| has_experiments(published)).count();
     if args.output.is_some() && runnable > 1 {
-        return Err(UsageError::new("-o is for one series; name it".to_owned()).into());
+        return Err(UsageError::new("-o is for one series; name it").into());
     }
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;

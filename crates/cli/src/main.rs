@@ -290,7 +290,7 @@ fn man(args: &args::Man) -> anyhow::Result<ExitCode> {
         })?;
         return print(&String::from_utf8_lossy(&page.text));
     };
-    let mistake = |error: io::Error| UsageError::new(format!("{}: {error}", folder.display()));
+    let mistake = |error: io::Error| UsageError::in_file(folder.display(), error);
     let is_new = !folder.exists();
     std::fs::create_dir_all(folder).map_err(mistake)?;
     let paths: Vec<_> = pages.iter().map(|page| folder.join(&page.file)).collect();

@@ -99,6 +99,6 @@ fn read(path: &Path) -> Result<Lines, UsageError> {
     } else {
         report::check_regular(path).and_then(|()| std::fs::read(path)).map(|found| bytes = found)
     };
-    read.map_err(|error| UsageError::new(format!("{}: {error}", path.display())))?;
+    read.map_err(|error| UsageError::in_file(path.display(), error))?;
     Ok(Lines { from: path.display().to_string(), bytes })
 }

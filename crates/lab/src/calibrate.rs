@@ -69,7 +69,7 @@ struct Row {
 
 /// Whether a machine file may be written to `path`, to be asked before it is measured what goes into it.
 pub fn check_output(path: &Path, may_replace: bool) -> Result<(), UsageError> {
-    let refuse = |why: &str| Err(UsageError::new(format!("{}: {why}", path.display())));
+    let refuse = |why: &str| Err(UsageError::in_file(path.display(), why));
     match path.symlink_metadata() {
         Ok(found) if found.is_dir() => return refuse("expected the name of a file, found a directory"),
         Ok(_) if !may_replace => return refuse("exists already; --force replaces it"),

@@ -165,11 +165,10 @@ fn of_elsewhere(directory: &Path, name: Option<&str>) -> Result<Published, Usage
     show::contents(directory, None)?;
     let known = || published::names().join(", ");
     let name = name.ok_or_else(|| {
-        UsageError::new(format!(
-            "{}: measured elsewhere; name the series it is held against: {}",
+        UsageError::in_file(
             directory.display(),
-            known()
-        ))
+            format!("measured elsewhere; name the series it is held against: {}", known()),
+        )
     })?;
     published::load(name)
 }
@@ -222,10 +221,13 @@ fn ours(directory: &Path, seeds: Option<Seeds>, published: &Published) -> Result
         let missing = identity.keys.len() - cells.len();
         let place = directory.display();
         let how = Again::of(&identity).map(|again| format!(" ({})", again.into(directory))).unwrap_or_default();
-        return Err(UsageError::new(format!(
-            "{place}: {missing} of {} cells have no result; run it to its end{how}, or choose seeds that it has",
-            identity.keys.len()
-        )));
+        return Err(UsageError::in_file(
+            &place,
+            format!(
+                "{missing} of {} cells have no result; run it to its end{how}, or choose seeds that it has",
+                identity.keys.len()
+            ),
+        ));
     }
     Ok(Ours::new(&cells, layout, published))
 }

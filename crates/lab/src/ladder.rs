@@ -105,9 +105,9 @@ impl Wanted {
     fn rungs(&self) -> Result<Vec<Rung>, UsageError> {
         match self.from.split_once("..") {
             Some((first, last)) if self.steps.is_empty() => versions(first, last, self.by_rule),
-            Some(_) => Err(UsageError::new(
-                "ladder: expected versions (v5.0..v5.1) or patches (v5.0 +1..+3), not both".to_owned(),
-            )),
+            Some(_) => {
+                Err(UsageError::new("ladder: expected versions (v5.0..v5.1) or patches (v5.0 +1..+3), not both"))
+            }
             None => self.patches(),
         }
     }
@@ -235,7 +235,7 @@ fn write(rung: &Rung, number: usize, folder: &Path) -> Result<String, UsageError
     let lines: String = rules.iter().map(line).collect();
     let text = format!("about = {about}\nparent = {}\n\n[rules]\n{lines}", quoted(parent));
     let path = folder.join(format!("{number:02}-{last}.toml"));
-    let mistake = |error: std::io::Error| UsageError::new(format!("{}: {error}", folder.display()));
+    let mistake = |error: std::io::Error| UsageError::in_file(folder.display(), error);
     std::fs::create_dir_all(folder).map_err(mistake)?;
     report::write_whole(&path, text.as_bytes()).map_err(UsageError::from)?;
     Ok(path.display().to_string())
@@ -304,7 +304,7 @@ fn keep(
         if !found {
             let mut known: Vec<&str> = all.iter().map(String::as_str).collect();
             known.dedup();
-            return Err(UsageError::new(format!("--metrics: {}", unknown("metric", metric, &known))));
+            return Err(UsageError::of_key("--metrics", unknown("metric", metric, &known)));
         }
     }
     for table in &mut report.tables {

@@ -46,15 +46,16 @@ pub fn check(metrics: &[String], request: &Request) -> Result<(), UsageError> {
     let names = Names::of(&plan);
     match metrics.iter().find(|metric| !names.has(metric)) {
         None => Ok(()),
-        Some(metric) if counted::all().contains_key(metric.as_str()) => {
-            Err(UsageError::new(format!("--metrics {metric}: no kernel of this run counts it (pagelab list counters)")))
-        }
+        Some(metric) if counted::all().contains_key(metric.as_str()) => Err(UsageError::of_key(
+            format!("--metrics {metric}"),
+            "no kernel of this run counts it (pagelab list counters)",
+        )),
         Some(metric) => {
             let known: Vec<&str> = names.counters.iter().chain(&names.others).map(String::as_str).collect();
             let question = nearest(metric, &known).map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
             let others: Vec<String> = names.others.iter().cloned().collect();
             let others = list("valid are counters (pagelab list counters), ", &others, 400);
-            Err(UsageError::new(format!("--metrics: unknown metric {metric:?}{question} ({others})")))
+            Err(UsageError::of_key("--metrics", format!("unknown metric {metric:?}{question} ({others})")))
         }
     }
 }

@@ -24,14 +24,15 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Traced, 
     }
     report::check_whole(to)?;
     let shown = show::read(result, seeds)?;
-    let traced = report::perfetto::trace(&shown.cells)
-        .map_err(|error| UsageError::new(format!("{}: {error}", result.display())))?;
+    let traced = report::perfetto::trace(&shown.cells).map_err(|error| UsageError::in_file(result.display(), error))?;
     if traced.runs.is_empty() {
-        return Err(UsageError::new(format!(
-            "{}: nothing in it is known over time (simulated runs have operations off the allocator's fast path); {}",
+        return Err(UsageError::in_file(
             result.display(),
-            shown.sampling(result)
-        )));
+            format!(
+                "nothing in it is known over time (simulated runs have operations off the allocator's fast path); {}",
+                shown.sampling(result)
+            ),
+        ));
     }
     report::write_whole(to, &traced.trace.to_bytes())?;
     Ok(Traced { runs: traced.runs, left_out: traced.left_out })

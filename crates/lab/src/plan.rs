@@ -99,17 +99,17 @@ fn check_map(request: &Request, sessions: &[Session]) -> Result<(), UsageError> 
         return Ok(());
     }
     if request.sample.is_none() {
-        return Err(UsageError::new("--map: expected --sample TIME too, which says how often".to_owned()));
+        return Err(UsageError::of_key("--map", "expected --sample TIME too, which says how often"));
     }
     if !sessions.iter().any(|session| session.target() == Target::Sim && !session.keys.is_empty()) {
-        return Err(UsageError::new("--map is for target sim, and nothing here is simulated".to_owned()));
+        return Err(UsageError::new("--map is for target sim, and nothing here is simulated"));
     }
     let mut keys = sessions.iter().flat_map(|session| &session.keys);
     match keys.find(|key| matches!(workload(key), Workload::Guests(_))) {
-        Some(key) => Err(UsageError::new(format!(
-            "--map: {} has several kernels, whose memory has no map yet; --sample alone samples them",
-            key.workload
-        ))),
+        Some(key) => Err(UsageError::of_key(
+            "--map",
+            format!("{} has several kernels, whose memory has no map yet; --sample alone samples them", key.workload),
+        )),
         None => Ok(()),
     }
 }

@@ -125,7 +125,7 @@ impl Shown {
     fn check_causes(&self, causes: Causes, directory: &Path) -> Result<(), UsageError> {
         if causes == Causes::Required && self.cells.iter().all(|cell| cell.measured.causes.is_empty()) {
             let place = directory.display();
-            return Err(UsageError::new(format!("--causes: nothing in {place} says where time went; {ONLY_SIM}")));
+            return Err(UsageError::of_key("--causes", format!("nothing in {place} says where time went; {ONLY_SIM}")));
         }
         Ok(())
     }
@@ -225,9 +225,10 @@ fn read_like(directory: &Path, seeds: Option<Seeds>, like: Option<&Like>) -> Res
     let mut cells = report::cells(contents.records);
     if cells.is_empty() {
         let (place, planned) = (directory.display(), identity.keys.len());
-        return Err(UsageError::new(format!(
-            "{place}: none of its {planned} cells is done; the same run with `-o {place}` goes on"
-        )));
+        return Err(UsageError::in_file(
+            &place,
+            format!("none of its {planned} cells is done; the same run with `-o {place}` goes on"),
+        ));
     }
     cells.sort_by_key(|cell| place.get(&cell.key).copied());
     for cell in &mut cells {
@@ -269,7 +270,7 @@ fn leave_out(keys: &mut Vec<Key>, records: &mut Vec<Record>, seeds: Seeds) -> Re
     let all = || keys.iter().map(|key| key.seed);
     let (first, last) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
     if let Some(lacks) = seeds.all().find(|seed| !(first..=last).contains(seed)) {
-        return Err(UsageError::new(format!("--seeds: the result has no seed {lacks}; it has {first}-{last}")));
+        return Err(UsageError::of_key("--seeds", format!("the result has no seed {lacks}; it has {first}-{last}")));
     }
     keys.retain(|key| seeds.contains(key.seed));
     records.retain(|record| match record {

@@ -153,7 +153,7 @@ impl State {
 
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Self, UsageError> {
-        let bytes = fs::read(path).map_err(|error| UsageError::new(format!("{}: {error}", path.display())))?;
+        let bytes = fs::read(path).map_err(|error| UsageError::in_file(path.display(), error))?;
         Ok(Self::from_bytes(&path.display().to_string(), &bytes)?)
     }
 

@@ -74,16 +74,13 @@ impl Wanted {
     /// No grid, one that is too large, names or values that are not there, or more than one kernel.
     pub fn request(&self) -> Result<Request, UsageError> {
         if self.sets.is_empty() {
-            return Err(UsageError::new(
-                "sweep: expected --set NAME=VALUES, as in --set vm.swappiness=0..100:20".to_owned(),
-            ));
+            return Err(UsageError::new("sweep: expected --set NAME=VALUES, as in --set vm.swappiness=0..100:20"));
         }
         let (request, plan, given) = self.planned()?;
         let axes: Values = given.into_iter().filter(|(_, values)| values.len() > 1).collect();
         if axes.is_empty() {
             return Err(UsageError::new(
-                "sweep: the grid has one cell; expected several values of something, as in --set vm.swappiness=0..100:20"
-                    .to_owned(),
+                "sweep: the grid has one cell; expected several values of something, as in --set vm.swappiness=0..100:20",
             ));
         }
         let panels = axes.iter().skip(2).map(|(_, values)| values.len()).product::<usize>();
@@ -139,11 +136,12 @@ impl Wanted {
         let read = |set: &String| {
             let pair = set.split_once('=').filter(|(name, values)| !name.is_empty() && !values.is_empty());
             let Some((name, values)) = pair else {
-                return Err(UsageError::new(format!(
-                    "--set {set}: expected NAME=VALUES, as in --set vm.swappiness=0..100:20"
-                )));
+                return Err(UsageError::of_key(
+                    format!("--set {set}"),
+                    "expected NAME=VALUES, as in --set vm.swappiness=0..100:20",
+                ));
             };
-            let mistake = |problem: String| UsageError::new(format!("--set {name}: {problem}"));
+            let mistake = |problem: String| UsageError::of_key(format!("--set {name}"), problem);
             let values = values.split(',').map(range).collect::<Result<Vec<_>, _>>().map_err(mistake)?.concat();
             if let Some(twice) = (1..values.len()).find(|at| values[..*at].contains(&values[*at])) {
                 return Err(mistake(format!("{} is given twice", values[twice])));
@@ -237,9 +235,10 @@ fn axis(name: String, given: Vec<String>, plan: &Plan) -> Result<Axis, UsageErro
         }
     }
     if values.is_empty() {
-        return Err(UsageError::new(format!(
-            "--set {name}: says what the cells are, so it cannot be swept; give one value"
-        )));
+        return Err(UsageError::of_key(
+            format!("--set {name}"),
+            "says what the cells are, so it cannot be swept; give one value",
+        ));
     }
     // A value that fits nowhere has no cell, and its place in the map is empty.
     if given.iter().all(|value| !is_file(&name, value)) {
@@ -303,7 +302,7 @@ pub fn judged(directory: &Path, print: &Print) -> Result<String, UsageError> {
     let shown = show::read(directory, None)?;
     let place = directory.display();
     if shown.cells.is_empty() {
-        return Err(UsageError::new(format!("{place}: no cell is done, so there is no map")));
+        return Err(UsageError::in_file(&place, "no cell is done, so there is no map"));
     }
     let axes = match &shown.presentation.axes {
         axes if axes.is_empty() => varying(&shown.cells),
@@ -314,9 +313,9 @@ pub fn judged(directory: &Path, print: &Print) -> Result<String, UsageError> {
     }
     let panels: usize = axes.iter().skip(2).map(|axis| axis.values.len()).product();
     if panels > PANELS_MAX {
-        return Err(UsageError::new(format!("{place}: {panels} maps of each row; expected at most {PANELS_MAX}")));
+        return Err(UsageError::in_file(&place, format!("{panels} maps of each row; expected at most {PANELS_MAX}")));
     }
-    let (grid, cells) = placed(axes, &shown.cells).map_err(|problem| UsageError::new(format!("{place}: {problem}")))?;
+    let (grid, cells) = placed(axes, &shown.cells).map_err(|problem| UsageError::in_file(&place, problem))?;
     let is_default = |table: &Table, family| family != Family::Counters || table.kind == Kind::Memory;
     let report = ladder::rows(shown.report.layout, &cells, &print.metrics, is_default)?;
     // What nobody asked for by name is listed without a map.

@@ -61,3 +61,17 @@ impl fmt::Display for Place<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_comes_after_its_place() {
+        let whole = UsageError { key: Some("node.memory".to_owned()), ..UsageError::in_line("x.toml", 3, "missing") };
+        let printed =
+            [UsageError::new("one"), UsageError::in_file("x.toml", "two"), whole, UsageError::of_key("--set a", "3")];
+        let expected = ["one", "x.toml: two", "x.toml:3: node.memory: missing", "--set a: 3"];
+        assert_eq!(printed.map(|error| error.to_string()), expected);
+    }
+}

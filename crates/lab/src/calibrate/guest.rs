@@ -66,13 +66,12 @@ pub fn calibrate_guest(
     stop: &AtomicBool,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Calibration, RunError> {
-    let usage = |problem: String| RunError::Usage(UsageError::new(problem));
-    let image = kernel_image::resolve(&wanted.kernel).map_err(|error| usage(format!("--kernel: {error}")))?;
-    let machine = Machine::load(&wanted.machine, &linux::setting::names()).map_err(|error| usage(error.to_string()))?;
+    let image = kernel_image::resolve(&wanted.kernel).map_err(|error| UsageError::of_key("--kernel", error))?;
+    let machine = Machine::load(&wanted.machine, &linux::setting::names())?;
     let accelerator = wanted.accelerator.unwrap_or_else(|| run::choose_accelerator(&image, stop, progress));
     let replayable = matches!(accelerator, Accelerator::Replayable { .. });
     let machine = if replayable { machine.with_one_cpu() } else { machine };
-    linux::module::check(&image, &machine.modules).map_err(|error| usage(error.to_string()))?;
+    linux::module::check(&image, &machine.modules).map_err(|error| UsageError::new(error.to_string()))?;
     let (model, release) = (accelerator.name(), &image.release);
     progress.note(&format!("Linux {release} on {}, under QEMU ({model})", machine.name));
     let records = boot(&image, &machine, accelerator, seconds, stop)?;

@@ -51,7 +51,7 @@ enum Sample {
 
 /// The runs in a file.
 pub(super) fn read(file: &Path) -> Result<Vec<Found>, UsageError> {
-    let mistake = |what: String| UsageError::new(format!("{}: {what}", file.display()));
+    let mistake = |what: String| UsageError::in_file(file.display(), what);
     let bytes = read_packed(file)?;
     let document: Document = serde_json::from_slice(&bytes).map_err(|error| {
         let place = file.display();

@@ -105,14 +105,13 @@ impl Logs {
                 Kind::Warehouses => "default/SPECjbbSingleJVM/SPECjbb.001.txt",
                 Kind::Stores => "benchlog-page_fault1_processes-1",
             };
-            return Err(UsageError::new(format!("{}: expected logs such as {file}, found none", self.root.display())));
+            return Err(UsageError::in_file(self.root.display(), format!("expected logs such as {file}, found none")));
         }
         Ok(numbers)
     }
 
     fn text<'a>(&self, name: &str, bytes: &'a [u8]) -> Result<&'a str, UsageError> {
-        std::str::from_utf8(bytes)
-            .map_err(|_| UsageError::new(format!("{}: not a text", self.root.join(name).display())))
+        std::str::from_utf8(bytes).map_err(|_| UsageError::in_file(self.root.join(name).display(), "not a text"))
     }
 
     /// A place in these files that two cells have, and what the cells are called.
@@ -200,10 +199,7 @@ impl Logs {
                 }
             }
             if faults.is_empty() {
-                return Err(UsageError::new(format!(
-                    "{}: no line begins with `fault`: was it cut short?",
-                    file.display()
-                )));
+                return Err(UsageError::in_file(file.display(), "no line begins with `fault`: was it cut short?"));
             }
             let of_case = metrics::of_faults(&faults, anoninit, fileinit).into_iter();
             metrics.extend(of_case.map(|metric| Metric { part: Some(case.to_owned()), ..metric }));
@@ -344,7 +340,7 @@ impl Logs {
                 }
             }
             if samples.is_empty() {
-                return Err(UsageError::new(format!("{}: no line has `total:`: was it cut short?", file.display())));
+                return Err(UsageError::in_file(file.display(), "no line has `total:`: was it cut short?"));
             }
             models.entry(model).or_default().push((tasks, test, metrics::stores(test, tasks, samples)));
         }
@@ -406,7 +402,7 @@ fn is_log(kind: Kind, name: &str) -> bool {
 
 /// The names in a folder, sorted.
 pub(super) fn names(folder: &Path) -> Result<Vec<String>, UsageError> {
-    let mistake = |error: std::io::Error| UsageError::new(format!("{}: {error}", folder.display()));
+    let mistake = |error: std::io::Error| UsageError::in_file(folder.display(), error);
     let entries = std::fs::read_dir(folder).map_err(mistake)?.collect::<Result<Vec<_>, _>>().map_err(mistake)?;
     let mut names: Vec<String> = entries.iter().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
@@ -418,26 +414,26 @@ const UNPACKED_MAX: u64 = 256 << 20;
 
 /// A file, unpacked where its name says that it is packed.
 pub(super) fn read_packed(path: &Path) -> Result<Vec<u8>, UsageError> {
-    let mistake = |error: std::io::Error| UsageError::new(format!("{}: {error}", path.display()));
+    let mistake = |error: std::io::Error| UsageError::in_file(path.display(), error);
     let bytes = report::check_regular(path).and_then(|()| std::fs::read(path)).map_err(mistake)?;
     let mut text = Vec::new();
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("gz") => GzDecoder::new(bytes.as_slice()).take(UNPACKED_MAX + 1).read_to_end(&mut text),
         Some("xz") => liblzma::read::XzDecoder::new(bytes.as_slice()).take(UNPACKED_MAX + 1).read_to_end(&mut text),
         Some("zst") => {
-            return Err(UsageError::new(format!("{}: unpack it first: zstd -d {0}", path.display())));
+            return Err(UsageError::in_file(path.display(), format!("unpack it first: zstd -d {}", path.display())));
         }
         _ => return Ok(bytes),
     }
     .map_err(|error| {
-        UsageError::new(format!("{}: cannot be unpacked, it may be cut short: {error}", path.display()))
+        UsageError::in_file(path.display(), format!("cannot be unpacked, it may be cut short: {error}"))
     })?;
     if text.len() as u64 > UNPACKED_MAX {
         let most = UNPACKED_MAX >> 20;
-        return Err(UsageError::new(format!(
-            "{}: it unpacks to more than {most} MiB, which no log has",
-            path.display()
-        )));
+        return Err(UsageError::in_file(
+            path.display(),
+            format!("it unpacks to more than {most} MiB, which no log has"),
+        ));
     }
     Ok(text)
 }

@@ -97,7 +97,7 @@ impl Beside {
         if !file.is_file() {
             return Ok(None);
         }
-        let mistake = |error: String| UsageError::new(format!("{}: {error}", file.display()));
+        let mistake = |error: String| UsageError::in_file(file.display(), error);
         let bytes = std::fs::read(&file).map_err(|error| mistake(error.to_string()))?;
         let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| mistake(brief(error)))?;
         if value["version"] != BESIDE_VERSION {
@@ -115,7 +115,7 @@ impl Beside {
                 path.join(&beside.run).join(format!("iter-{}", beside.iteration)).join(&beside.test).join("logs");
             if !read.contains_key(&logs) {
                 let kind = Kind::of_test(&beside.test).ok_or_else(|| {
-                    UsageError::new(format!("{}: unknown test {:?}", path.join(BESIDE).display(), beside.test))
+                    UsageError::in_file(path.join(BESIDE).display(), format!("unknown test {:?}", beside.test))
                 })?;
                 let numbers = Logs::open(&logs, kind)?.numbers(kind)?;
                 let metrics = numbers.into_iter().flat_map(|numbers| numbers.runs.into_iter().flatten());
@@ -129,11 +129,10 @@ impl Beside {
             }
             let had = |metric: &Metric| metric.name == "fault_latency_us" && !metric.samples.is_empty();
             if Kind::of_test(&beside.test) == Some(Kind::Faults) && !cell.measured.metrics.iter().any(had) {
-                return Err(UsageError::new(format!(
-                    "{}: expected a log of {}, found none",
+                return Err(UsageError::in_file(
                     logs.display(),
-                    beside.label
-                )));
+                    format!("expected a log of {}, found none", beside.label),
+                ));
             }
             records.push(Record::Cell(cell));
         }
@@ -231,10 +230,7 @@ fn read_run(folder: &Path, name: &str) -> Result<Vec<Found>, UsageError> {
         };
         let tests: Vec<String> = names(&iteration)?.into_iter().filter(is_test).collect();
         if tests.is_empty() {
-            return Err(UsageError::new(format!(
-                "{}: expected logs of a test (TEST/logs), found none",
-                iteration.display()
-            )));
+            return Err(UsageError::in_file(iteration.display(), "expected logs of a test (TEST/logs), found none"));
         }
         for test in tests {
             let around = around(&iteration, &test)?;
@@ -281,7 +277,7 @@ fn read_pair(folder: &Path, run: &str, (before, after): &(String, String)) -> Re
     let capture = |name: &String| {
         let file = folder.join(name);
         let bytes = read_packed(&file)?;
-        let text = String::from_utf8(bytes).map_err(|_| UsageError::new(format!("{}: not a text", file.display())))?;
+        let text = String::from_utf8(bytes).map_err(|_| UsageError::in_file(file.display(), "not a text"))?;
         sysstate::vmstat(&file, &text)
     };
     let counters = sysstate::moved(&capture(before)?, &capture(after)?);
@@ -312,13 +308,15 @@ fn cells(path: &Path, found: &[Found], like: Option<&Like>) -> Result<Vec<Cell>,
     }
     if let Some(like) = like.filter(|_| cells.is_empty()) {
         let runs: BTreeSet<&str> = found.iter().map(|found| found.run.as_str()).collect();
-        return Err(UsageError::new(format!(
-            "{}: no run is a column of {}, by its name and benchmark: runs are {}, columns {}",
+        return Err(UsageError::in_file(
             path.display(),
-            like.name(),
-            runs.into_iter().collect::<Vec<_>>().join(", "),
-            like.columns()
-        )));
+            format!(
+                "no run is a column of {}, by its name and benchmark: runs are {}, columns {}",
+                like.name(),
+                runs.into_iter().collect::<Vec<_>>().join(", "),
+                like.columns()
+            ),
+        ));
     }
     Ok(cells)
 }

@@ -30,7 +30,7 @@ pub(super) fn vmstat(file: &Path, text: &str) -> Result<BTreeMap<String, i64>, U
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let values = lines.map(|(at, line)| counter(file, at, line)).collect::<Result<BTreeMap<_, _>, _>>()?;
     if values.is_empty() {
-        return Err(UsageError::new(format!("{}: expected lines of /proc/vmstat, found none", file.display())));
+        return Err(UsageError::in_file(file.display(), "expected lines of /proc/vmstat, found none"));
     }
     Ok(values)
 }
@@ -72,10 +72,10 @@ pub(super) fn read(file: &Path, content: &str, test: &str) -> Result<Around, Usa
         }
         [before, _] => {
             let lacks = if before.is_some() { "end" } else { "start" };
-            return Err(UsageError::new(format!(
-                "{}: expected `file {lacks} :: /proc/vmstat` for {test}: the run was cut short, or the file was",
-                file.display()
-            )));
+            return Err(UsageError::in_file(
+                file.display(),
+                format!("expected `file {lacks} :: /proc/vmstat` for {test}: the run was cut short, or the file was"),
+            ));
         }
     };
     Ok(Around { counters, duration: time(file, content, test)? })

@@ -65,7 +65,7 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Exported
     let left_out: Vec<String> = left_out.into_iter().collect();
     if sets.is_empty() {
         let what = if left_out.is_empty() { "no cell is done".to_owned() } else { left_out.join("; ") };
-        return Err(UsageError::new(format!("{}: nothing that mmtests reads: {what}", result.display())));
+        return Err(UsageError::in_file(result.display(), format!("nothing that mmtests reads: {what}")));
     }
     let mut tree = Tree::default();
     let (mut runs, mut tests, mut beside) = (Vec::new(), BTreeSet::new(), Vec::new());
@@ -81,8 +81,7 @@ pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Exported
                 let of_seed: Vec<&Cell> = of_column.iter().copied().filter(|cell| cell.key.seed == seed).collect();
                 let mut whole = Iteration { run: &run, number, start: START + STEP * place as u64, tree: &mut tree };
                 let written = whole.write(&of_seed, &labels);
-                let (kinds, cells) =
-                    written.map_err(|problem| UsageError::new(format!("{}: {problem}", result.display())))?;
+                let (kinds, cells) = written.map_err(|problem| UsageError::in_file(result.display(), problem))?;
                 tests.extend(kinds.into_iter().map(Kind::test));
                 beside.extend(cells);
             }
@@ -298,7 +297,7 @@ fn make_partial(partial: &Path) -> Result<File, UsageError> {
             )));
         }
         if is_marked && File::open(&mark).is_ok_and(|file| file.try_lock().is_err()) {
-            return Err(UsageError::new(format!("{}: another export is writing there", partial.display())));
+            return Err(UsageError::in_file(partial.display(), "another export is writing there"));
         }
         std::fs::remove_dir_all(partial).map_err(mistake(partial))?;
     }
@@ -312,7 +311,7 @@ impl Tree {
     /// Writes everything to a directory beside `to`, which then gets its name.
     fn write(&self, to: &Path) -> Result<(), UsageError> {
         let Some(name) = to.file_name() else {
-            return Err(UsageError::new(format!("{}: it names no directory", to.display())));
+            return Err(UsageError::in_file(to.display(), "it names no directory"));
         };
         let parent = to.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).map_err(mistake(parent))?;

@@ -85,7 +85,7 @@ pub(super) fn lay(
     let programs = offered.chosen(&all).map_err(|bad| UsageError::new(format!("--set {}: {bad}", bad.param.name)))?;
     for (name, _) in given.iter().filter(|(name, _)| !offered.chooses(name)) {
         if let (false, Some(only)) = (programs.iter().any(|program| workload::has(program, name)), offered.only(name)) {
-            return Err(UsageError::new(format!("--set {name}: is there only with {only}")));
+            return Err(UsageError::of_key(format!("--set {name}"), format!("is there only with {only}")));
         }
     }
     let asked = given.iter().any(|(name, _)| ASKED.contains(&name.as_str()));

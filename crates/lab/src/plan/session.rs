@@ -186,7 +186,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         }
         match state::Named::from_words(self.state())? {
             state::Named::Kernel if !targets.contains(&Target::Vm) => {
-                Err(UsageError::new("state kernel: a guest's, so it needs target vm".to_owned()))
+                Err(UsageError::new("state kernel: a guest's, so it needs target vm"))
             }
             _ => Ok(()),
         }
@@ -307,7 +307,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         let snapshot = Snapshot::parse(&capture).map_err(|error| Refusal::Lacking(error.to_string()))?;
         for (name, _) in &set.values {
             if let Some(reason) = linux::balloon::refused_on_host(name) {
-                return Err(Refusal::Mistake(UsageError::new(format!("--set {name}: {reason}"))));
+                return Err(Refusal::Mistake(UsageError::of_key(format!("--set {name}"), reason)));
             }
             let check = linux::setting::check_writable(name);
             check.map_err(|error| Refusal::Mistake(UsageError::new(format!("--set {error}"))))?;
@@ -416,7 +416,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             if self.request.kernels.is_empty() {
                 Refusal::Lacking(error.to_string())
             } else {
-                Refusal::Mistake(UsageError::new(format!("--kernel {name}: {error}")))
+                Refusal::Mistake(UsageError::of_key(format!("--kernel {name}"), error))
             }
         })
     }

@@ -57,22 +57,28 @@ pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<Split,
     for set in &request.sets {
         let Some((name, value)) = set.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
         else {
-            return Err(UsageError::new(format!("--set {set}: expected NAME=VALUE, as in --set vm.swappiness=10")));
+            return Err(UsageError::of_key(
+                format!("--set {set}"),
+                "expected NAME=VALUE, as in --set vm.swappiness=10",
+            ));
         };
         if settings.iter().chain(&given).any(|(known, _)| known == name) {
-            return Err(UsageError::new(format!("--set {name}: given twice; several values go with commas")));
+            return Err(UsageError::of_key(format!("--set {name}"), "given twice; several values go with commas"));
         }
         let values: Vec<_> = value.split(',').map(str::to_owned).collect();
-        let complain = |noun: &str, valid: &[&str]| UsageError::new(format!("--set: {}", unknown(noun, name, valid)));
+        let complain = |noun: &str, valid: &[&str]| UsageError::of_key("--set", unknown(noun, name, valid));
         match is_setting(name) {
             true if known.contains(&name) => {
                 check(name, &values)?;
                 let has_trace = experiment.workload.name == workloads::guest_footprint::INFO.name;
                 if name == BALLOON && values.iter().any(|value| value == "trace") && !has_trace {
                     let workload = experiment.workload.name;
-                    return Err(UsageError::new(format!(
-                        "--set {name}: trace is of the workload guest-footprint, and this is {workload}; expected a size or off"
-                    )));
+                    return Err(UsageError::of_key(
+                        format!("--set {name}"),
+                        format!(
+                            "trace is of the workload guest-footprint, and this is {workload}; expected a size or off"
+                        ),
+                    ));
                 }
                 settings.push((name.to_owned(), values));
             }
@@ -123,15 +129,15 @@ fn unknown_parameter(name: &str, params: &[&str], settings: &[&str]) -> UsageErr
         Some(setting) => format!("unknown parameter {name:?}; did you mean the setting {setting:?}?"),
         None => unknown("parameter", name, params),
     };
-    UsageError::new(format!("--set: {message}"))
+    UsageError::of_key("--set", message)
 }
 
 fn check(name: &str, values: &[String]) -> Result<(), UsageError> {
     for (at, value) in values.iter().enumerate() {
         linux::setting::check_form(name, value)
-            .map_err(|problem| UsageError::new(format!("--set {name}: {problem}")))?;
+            .map_err(|problem| UsageError::of_key(format!("--set {name}"), problem))?;
         if values[..at].contains(value) {
-            return Err(UsageError::new(format!("--set {name}: {value} is given twice")));
+            return Err(UsageError::of_key(format!("--set {name}"), format!("{value} is given twice")));
         }
     }
     Ok(())

@@ -17,11 +17,11 @@ pub(super) fn read(workload: &str, name: &str, value: String) -> Result<String, 
     }
     if !value.contains(['/', '.']) && !Path::new(&value).exists() {
         let problem = unknown("trace", &value, &Trace::names());
-        return Err(UsageError::new(format!("--set trace: {problem}, and there is no such file")));
+        return Err(UsageError::of_key("--set trace", format!("{problem}, and there is no such file")));
     }
     let source = Source::read(Path::new(&value))?;
     let trace = Trace::from_csv(source.file(), source.text());
-    let trace = trace.map_err(|error| UsageError::new(format!("{value}:{}: {}", error.line, error.problem)))?;
+    let trace = trace.map_err(|error| UsageError::in_line(&value, error.line, error.problem))?;
     Ok(trace.to_string())
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn read(directory: &Path) -> Result<(Identity, Contents), UsageError>
 /// A file that is not there, is none, or is not as it was written.
 pub(super) fn identity(directory: &Path) -> Result<Known, UsageError> {
     let file = directory.join(IDENTITY_FILE);
-    let wrong = |problem: String| UsageError::new(format!("{}: {problem}", file.display()));
+    let wrong = |problem: String| UsageError::in_file(file.display(), problem);
     let bytes = report::check_regular(&file).and_then(|()| std::fs::read(&file));
     let bytes = bytes.map_err(|error| wrong(error.to_string()))?;
     let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| wrong(brief(error)))?;

@@ -82,13 +82,11 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
                     file.path.display()
                 )));
             }
-            _ => return Err(UsageError::new("cells: only simulated cells travel".to_owned())),
+            _ => return Err(UsageError::new("cells: only simulated cells travel")),
         }
     }
     if plan.trace || plan.map {
-        return Err(UsageError::new(
-            "cells: --trace and --map write files beside the result, which do not travel".to_owned(),
-        ));
+        return Err(UsageError::new("cells: --trace and --map write files beside the result, which do not travel"));
     }
     let Opened { mut store, done, systems, note, .. } = directory::open(directory, &plan)?;
     note.into_iter().for_each(notice::leave);

@@ -79,17 +79,14 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
     let conditions = wanted
         .fail_on
         .iter()
-        .map(|text| text.parse::<FailOn>().map_err(|error| UsageError::new(format!("--fail-on: {error}"))));
+        .map(|text| text.parse::<FailOn>().map_err(|error| UsageError::of_key("--fail-on", error)));
     let conditions = conditions.collect::<Result<Vec<FailOn>, UsageError>>()?;
     let like = rows_of(&wanted.results)?;
     let mut shown = Vec::new();
     for directory in &wanted.results {
         let found = read_like(directory, wanted.seeds, like.as_ref())?;
         if found.cells.is_empty() {
-            return Err(UsageError::new(format!(
-                "{}: no cell is done, so there is nothing to compare",
-                directory.display()
-            )));
+            return Err(UsageError::in_file(directory.display(), "no cell is done, so there is nothing to compare"));
         }
         shown.push(found);
     }
@@ -117,7 +114,7 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
         let rows = condition.failed(&comparison).map_err(|error| {
             let is_counter = counted::all().contains_key(condition.name());
             let why = if is_counter { "; a target of these results does not count it" } else { "" };
-            UsageError::new(format!("--fail-on: {error}{why}"))
+            UsageError::of_key("--fail-on", format!("{error}{why}"))
         })?;
         failed.extend(rows.iter().map(|row| {
             format!("--fail-on {condition}: {} {} went from {} to {}", row.stat, row.operation, row.old, row.new)
@@ -174,7 +171,7 @@ pub fn noise(results: &[PathBuf], seeds: Option<Seeds>, full: bool, form: Format
     for (directory, name) in results.iter().zip(names) {
         let shown = read(directory, seeds)?;
         if shown.cells.is_empty() {
-            return Err(UsageError::new(format!("{}: no cell is done", directory.display())));
+            return Err(UsageError::in_file(directory.display(), "no cell is done"));
         }
         let mut of_result = report::compare::noise(&shown.report);
         if results.len() > 1 {

@@ -70,10 +70,7 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     for directory in &wanted.results {
         let found = read(directory, wanted.seeds)?;
         if found.cells.is_empty() {
-            return Err(UsageError::new(format!(
-                "{}: no cell is done, so there is nothing to show",
-                directory.display()
-            )));
+            return Err(UsageError::in_file(directory.display(), "no cell is done, so there is nothing to show"));
         }
         shown.push(found);
     }
@@ -120,7 +117,7 @@ impl Runs<'_> {
         if let Some(case) = &self.wanted.case {
             let known: Vec<&str> = known.into_iter().collect();
             let is_known = known.contains(&case.as_str());
-            let problem = || UsageError::new(format!("--case: {}", unknown("case", case, &known)));
+            let problem = || UsageError::of_key("--case", unknown("case", case, &known));
             return is_known.then(|| case.clone()).ok_or_else(problem);
         }
         let first = |has: fn(&Cell) -> bool| self.cells.iter().find(|cell| has(cell));
@@ -139,7 +136,7 @@ impl Runs<'_> {
         let labels: Vec<String> = columns.iter().map(Column::label).collect();
         if self.wanted.kernels.len() > KERNELS_MAX {
             let found = self.wanted.kernels.len();
-            return Err(UsageError::new(format!("--kernel: expected at most {KERNELS_MAX}, found {found}")));
+            return Err(UsageError::of_key("--kernel", format!("expected at most {KERNELS_MAX}, found {found}")));
         }
         if !self.wanted.kernels.is_empty() {
             let mut chosen = Vec::new();
@@ -147,7 +144,7 @@ impl Runs<'_> {
                 let known: Vec<&str> = labels.iter().map(String::as_str).collect();
                 let is_it = |column: &&Column| column.label() == *name || column.kernel == *name;
                 let found = columns.iter().find(is_it);
-                let problem = || UsageError::new(format!("--kernel: {}", unknown("column", name, &known)));
+                let problem = || UsageError::of_key("--kernel", unknown("column", name, &known));
                 chosen.push(found.ok_or_else(problem)?.clone());
             }
             columns = chosen;

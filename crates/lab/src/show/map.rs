@@ -162,7 +162,7 @@ fn choose<'a>(cells: &'a [Cell], wanted: &MapWanted) -> Result<&'a Cell, UsageEr
             let labels: Vec<String> = columns.iter().map(report::Column::label).collect();
             let known: Vec<&str> = labels.iter().map(String::as_str).collect();
             let found = columns.iter().find(|column| column.label() == *name || column.kernel == *name);
-            found.ok_or_else(|| UsageError::new(format!("--kernel: {}", unknown("column", name, &known))))?.clone()
+            found.ok_or_else(|| UsageError::of_key("--kernel", unknown("column", name, &known)))?.clone()
         }
     };
     let of_column: Vec<&&Cell> = with.iter().filter(|cell| cell.key.column() == column).collect();
@@ -170,12 +170,12 @@ fn choose<'a>(cells: &'a [Cell], wanted: &MapWanted) -> Result<&'a Cell, UsageEr
     let of_case: Vec<&&&Cell> = of_column.iter().filter(|cell| cell.key.case == *case).collect();
     if of_case.is_empty() {
         let known: Vec<&str> = of_column.iter().map(|cell| cell.key.case.as_str()).collect();
-        return Err(UsageError::new(format!("--case: {}", unknown("case", case, &known))));
+        return Err(UsageError::of_key("--case", unknown("case", case, &known)));
     }
     let found = of_case.iter().find(|cell| wanted.seed.is_none_or(|seed| cell.key.seed == seed));
     found.map(|cell| **cell as &Cell).ok_or_else(|| {
         let seeds: Vec<String> = of_case.iter().map(|cell| cell.key.seed.to_string()).collect();
-        UsageError::new(format!("--seed: {place} has maps of {case} with seeds {}", seeds.join(", ")))
+        UsageError::of_key("--seed", format!("{place} has maps of {case} with seeds {}", seeds.join(", ")))
     })
 }
 
@@ -188,10 +188,10 @@ pub(crate) fn load(directory: &Path, cell: &Cell) -> Result<BlockMap, UsageError
     let is_hash = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hash {
         let key = &cell.key;
-        return Err(UsageError::new(format!("{}: map of {}: {name:?} is no hash", directory.display(), key.case)));
+        return Err(UsageError::in_file(directory.display(), format!("map of {}: {name:?} is no hash", key.case)));
     }
     let path = directory.join(FOLDER).join(name);
-    let problem = |problem: String| UsageError::new(format!("{}: {problem}", path.display()));
+    let problem = |problem: String| UsageError::in_file(path.display(), problem);
     let bytes = std::fs::read(&path).map_err(|error| problem(error.to_string()))?;
     if blake3::hash(&bytes).to_hex().as_str() != name {
         return Err(problem("its content is not that of its name: it is damaged".to_owned()));

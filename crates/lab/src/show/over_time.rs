@@ -29,11 +29,11 @@ pub(super) fn sampled(directory: &Path, seeds: Option<Seeds>, names: &[String]) 
     if shown.cells.iter().all(|cell| over_time::series_of(cell).next().is_none()) {
         let place = directory.display();
         let how = shown.sampling(directory);
-        return Err(UsageError::new(format!("--series: nothing in {place} was sampled; {how}")));
+        return Err(UsageError::of_key("--series", format!("nothing in {place} was sampled; {how}")));
     }
     let known: Vec<&str> = over_time::series_names(&shown.cells).into_iter().collect();
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(UsageError::new(format!("--series: {}", unknown("column", name, &known))));
+        return Err(UsageError::of_key("--series", unknown("column", name, &known)));
     }
     Ok(shown)
 }
@@ -43,9 +43,10 @@ pub(super) fn logged(directory: &Path, seeds: Option<Seeds>) -> Result<Shown, Us
     let shown = read(directory, seeds)?;
     if shown.cells.iter().all(|cell| cell.slow_path.is_none()) {
         let place = directory.display();
-        return Err(UsageError::new(format!(
-            "--stalls: nothing in {place} has a log of slow operations; simulated runs have one"
-        )));
+        return Err(UsageError::of_key(
+            "--stalls",
+            format!("nothing in {place} has a log of slow operations; simulated runs have one"),
+        ));
     }
     Ok(shown)
 }
