@@ -18,7 +18,8 @@ use std::{
 use clap::Parser;
 use lab::{
     calibrate,
-    run::{self, Progress, RunError},
+    progress::{Progress, RunError},
+    run,
     show::{self, Causes, PageWanted, Which},
     state::RecipeStart,
     suggest::{self, StateMake},

@@ -9,7 +9,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::run::{Finished, Progress};
+use lab::{progress::Progress, run::Finished};
 use linux::host::monotonic_ns;
 use serde::Serialize;
 

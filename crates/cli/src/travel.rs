@@ -12,10 +12,8 @@ use std::{
 };
 
 use lab::{
-    run::{
-        RunError,
-        travel::{self, Lines},
-    },
+    progress::RunError,
+    run::travel::{self, Lines},
     usage::UsageError,
 };
 use linux::worker::{LOOK_UP, stop_when_unread};

@@ -27,8 +27,8 @@ use crate::{
     import,
     machine::Machine,
     prices::{Measured, Price, Range},
-    provenance,
-    run::{self, Progress, RunError},
+    progress::{Progress, RunError},
+    provenance, run,
     usage::UsageError,
 };
 

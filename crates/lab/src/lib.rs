@@ -23,6 +23,7 @@ pub mod perfetto;
 pub mod plan;
 pub mod presentation;
 pub mod prices;
+pub mod progress;
 pub mod provenance;
 pub mod published;
 #[cfg(test)]

@@ -16,8 +16,8 @@ use super::{Calibration, live, probe_here, setting};
 use crate::{
     import,
     machine::Machine,
-    provenance,
-    run::{self, Progress, RunError},
+    progress::{Progress, RunError},
+    provenance, run,
     usage::UsageError,
 };
 

@@ -4,9 +4,10 @@ use std::{collections::BTreeSet, sync::atomic::AtomicBool};
 
 use report::{Key, Target};
 
-use super::{Progress, choose_accelerator};
+use super::choose_accelerator;
 use crate::{
     plan::{Plan, Request},
+    progress::Progress,
     usage::UsageError,
 };
 

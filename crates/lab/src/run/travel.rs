@@ -26,6 +26,7 @@ use crate::{
     evidence::HASH_DIGITS,
     notice,
     plan::{Place, Plan, Request, Start},
+    progress::RunError,
     provenance,
     simulated::with_settings,
     usage::UsageError,
@@ -113,12 +114,12 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
 ///
 /// # Errors
 /// A line that is none, or of another program; a cell that gave no result.
-pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
+pub fn work(line: &str, stop: &AtomicBool) -> Result<String, RunError> {
     let program = Travelling::program_of(line).map_err(|problem| no_line(&problem))?;
     let own = provenance::PROGRAM_HASH;
     if program != own {
         let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
-        return Err(super::RunError::Usage(UsageError::new(format!(
+        return Err(RunError::Usage(UsageError::new(format!(
             "worker: the line is of program {}, and this one is {}; build it from the same sources",
             short(&program),
             short(own)
@@ -131,11 +132,11 @@ pub fn work(line: &str, stop: &AtomicBool) -> Result<String, super::RunError> {
         // From here on the line is in others' hands.
         Ok(line) => match read_line(line.as_bytes()) {
             Ok(_) => Ok(String::from_utf8(seal(line.into_bytes())).expect("it is JSON")),
-            Err(none) => Err(super::RunError::Failed(format!("{who}: {}", none.reason))),
+            Err(none) => Err(RunError::Failed(format!("{who}: {}", none.reason))),
         },
-        Err(WorkerError::Interrupted) => Err(super::RunError::InterruptedEarly),
-        Err(WorkerError::Refused(reason)) => Err(super::RunError::Usage(UsageError::new(format!("{who}: {reason}")))),
-        Err(error) => Err(super::RunError::Failed(format!("{who}: {error}"))),
+        Err(WorkerError::Interrupted) => Err(RunError::InterruptedEarly),
+        Err(WorkerError::Refused(reason)) => Err(RunError::Usage(UsageError::new(format!("{who}: {reason}")))),
+        Err(error) => Err(RunError::Failed(format!("{who}: {error}"))),
     }
 }
 
