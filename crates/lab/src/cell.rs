@@ -21,11 +21,11 @@ use report::{
     SlowPath, WAITING, brief,
 };
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Errno, ExtfragClass, ExtfragCounts, Picos};
-use workloads::{Conditions, Outcome, Workload, WorkloadError, recipe::Recipe, will_it_scale::LEAST_REPORTED};
+use units::{Bytes, Errno, ExtfragCounts, Picos};
+use workloads::{Outcome, Workload, WorkloadError, recipe::Recipe};
 
 use crate::{
-    counted::SKIPPED,
+    counted::{SKIPPED, is_counter},
     footprint,
     machine::Machine,
     metrics, over_time,
@@ -35,6 +35,7 @@ use crate::{
     source::Source,
     state::{self, Picture, State},
     variant::Recorded,
+    workload,
 };
 
 pub(crate) use trial::{Trial, try_out};
@@ -116,15 +117,6 @@ impl Prefix {
     }
 }
 
-/// What a state by recipe may map: all that there is. It is free again before the workload.
-pub(crate) fn room_for_state(machine: &Machine) -> Bytes {
-    // Three times, as it maps more than it touches, and huge pages beside that.
-    machine.memory() * 3
-}
-
-/// In the details of a simulated cell: where its memory stood.
-pub(crate) const STATE: &str = "state";
-
 /// Trace events of one cell that are kept: some ten megabytes.
 const TRACE_LINES: usize = 65_536;
 
@@ -156,7 +148,7 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
     }
     let order: Order =
         serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {}", brief(error)))?;
-    let workload = parse(&order.key)?;
+    let workload = workload::of_key(&order.key)?;
     let date = provenance::now();
     let start = host::monotonic_ns();
     let found = match &order.simulated {
@@ -240,7 +232,7 @@ fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
     let os = Linux::new(host::usable_cpus(), order.cap, order.ground.clone());
     os.watch(order.watch.clone());
     let before = os.fallbacks();
-    let conditions = conditions(&order.key)?;
+    let conditions = workload::conditions(&order.key)?;
     let outcome = block_on(async {
         conditions.bring_about(&os).await?;
         workload.run(os.clone(), order.key.seed).await
@@ -321,7 +313,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated, trial: &mut T
     }
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
-    let cap = if what.prefix.is_some() { order.cap.max(room_for_state(&machine)) } else { order.cap };
+    let cap = if what.prefix.is_some() { order.cap.max(state::room_for_state(&machine)) } else { order.cap };
     let config = crate::simulated::config(&machine, &what.variant.rules()?, cap, order.key.seed)?;
     let balloon = crate::simulated::balloon(&machine, workload, crate::simulated::managed(&config.machine));
     // A state may have been made with more files than the workload has.
@@ -334,7 +326,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated, trial: &mut T
     let (faults, check_every) = (trial.faults, trial.check_every);
     let map = order.map.is_some();
     let options = sim::Options { trace_lines, sample, map, faults, check_every, ..sim::Options::default() };
-    let conditions = conditions(&order.key)?;
+    let conditions = workload::conditions(&order.key)?;
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
         let before = match prefix {
@@ -371,11 +363,11 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated, trial: &mut T
         "variant": what.variant.difference,
     });
     if let Some((hash, _)) = state {
-        measured.detail[STATE] = serde_json::json!({ "hash": hash, "notes": extra.notes });
+        measured.detail[state::DETAIL] = serde_json::json!({ "hash": hash, "notes": extra.notes });
     }
     if let Some((picture, _)) = before {
         let notes = [state::in_words(&picture.census)];
-        measured.detail[STATE] = serde_json::json!({ "hash": picture.checksum, "notes": notes });
+        measured.detail[state::DETAIL] = serde_json::json!({ "hash": picture.checksum, "notes": notes });
     }
     let samples = sample.zip(extra.samples.as_ref());
     let footprint = samples.filter(|_| order.footprint.is_some());
@@ -438,19 +430,6 @@ fn entry(name: &'static str, params: Vec<u8>) -> sim::EntryFuture {
 pub fn run_entry(os: Linux, entry: &str, params: &[u8]) -> Result<Vec<u8>, String> {
     let result = block_on(workloads::run_entry(os, entry, params)).ok_or_else(|| format!("no entry {entry:?}"))?;
     result.map_err(|error| format!("{entry}: {error}"))
-}
-
-/// The workload of a key. Keys carry settings too, which workloads do not see.
-pub(crate) fn parse(key: &Key) -> Result<Workload, String> {
-    let params = key.params.iter().filter(|(name, _)| !crate::plan::is_setting(name));
-    Workload::parse(&key.workload, params.map(|(name, value)| (name.as_str(), value.as_str())))
-        .map_err(|error| error.to_string())
-}
-
-/// Conditions that are set before the workload of a key starts.
-pub(crate) fn conditions(key: &Key) -> Result<Conditions, String> {
-    let params = key.params.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    Conditions::of(&key.workload, params).map_err(|error| error.to_string())
 }
 
 /// How far the counters move while nothing of ours runs, for as long as the workload ran.
@@ -529,24 +508,6 @@ fn take_off_idle(
         }
     }
     (counters, skipped)
-}
-
-/// Is a name of /proc/vmstat one of [`Measured::counters`]?
-pub(crate) fn is_counter(name: &str) -> bool {
-    !is_gauge(name) && !is_fallback(name)
-}
-
-/// Fallbacks, by class and in sums.
-fn is_fallback(name: &str) -> bool {
-    name.starts_with(ExtfragClass::PREFIX) || name.starts_with("sim_mm_page_alloc_extfrag")
-}
-
-/// Names in /proc/vmstat that start with `nr_` are states, not events, but for these (mm/vmstat.c, v6.1).
-fn is_gauge(name: &str) -> bool {
-    const EVENTS: [&str; 5] =
-        ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written", "nr_throttled_written"];
-    (name.starts_with("nr_") && !EVENTS.contains(&name))
-        || ["workingset_nodes", footprint::GAUGE, mm::balloon::GAUGE, LEAST_REPORTED].contains(&name)
 }
 
 #[cfg(test)]

@@ -6,20 +6,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use linux::procfs::{Capture, vmstat};
 use mm::{Variant, variant};
 use report::{Cell, Column, Record, System, Target};
-use units::Bytes;
-use workloads::Workload;
+use units::{Bytes, ExtfragClass};
+use workloads::{Workload, will_it_scale::LEAST_REPORTED};
 
 use crate::{
-    cell::{self, is_counter},
+    footprint,
     machine::Machine,
     plan::{Identity, Place, Session, Simulated},
     run::SIMULATED_MACHINE,
     simulated,
     source::Source,
+    workload,
 };
 
 /// The beginning of the name of a skipped counter of a real kernel.
 pub(crate) const SKIPPED: &str = "vmstat ";
+/// The beginning of the names of a simulated host's counters, where a run has guests.
+pub(crate) const OF_HOST: &str = "host_";
 
 /// Puts noughts into the cells of a result for all counters that their targets have.
 pub(crate) fn fill(identity: &Identity, records: &mut [Record]) {
@@ -43,8 +46,8 @@ fn fill_cell(cell: &mut Cell, names: &BTreeSet<String>) {
     let measured = &mut cell.measured;
     let skipped: BTreeSet<&str> = measured.skipped.iter().filter_map(|skip| skip.what.strip_prefix(SKIPPED)).collect();
     // The counters of guests and of their host have names of their own.
-    let of_guests = cell::parse(&cell.key).is_ok_and(|workload| matches!(workload, Workload::Guests(_)));
-    let prefixes: &[&str] = if of_guests { &["", cell::guests::OF_HOST] } else { &[""] };
+    let of_guests = workload::of_key(&cell.key).is_ok_and(|workload| matches!(workload, Workload::Guests(_)));
+    let prefixes: &[&str] = if of_guests { &["", OF_HOST] } else { &[""] };
     for name in prefixes.iter().flat_map(|prefix| names.iter().map(move |name| format!("{prefix}{name}"))) {
         if !skipped.contains(name.as_str()) && !measured.gauges.contains_key(&name) {
             measured.counters.entry(name).or_insert(0);
@@ -115,6 +118,24 @@ pub fn all() -> BTreeMap<String, CountedBy> {
         all.entry(name).or_default().host = true;
     }
     all
+}
+
+/// Is a name of /proc/vmstat one of [`report::Measured::counters`]?
+pub(crate) fn is_counter(name: &str) -> bool {
+    !is_gauge(name) && !is_fallback(name)
+}
+
+/// Fallbacks, by class and in sums.
+fn is_fallback(name: &str) -> bool {
+    name.starts_with(ExtfragClass::PREFIX) || name.starts_with("sim_mm_page_alloc_extfrag")
+}
+
+/// Names in /proc/vmstat that start with `nr_` are states, not events, but for these (mm/vmstat.c, v6.1).
+fn is_gauge(name: &str) -> bool {
+    const EVENTS: [&str; 5] =
+        ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written", "nr_throttled_written"];
+    (name.starts_with("nr_") && !EVENTS.contains(&name))
+        || ["workingset_nodes", footprint::GAUGE, mm::balloon::GAUGE, LEAST_REPORTED].contains(&name)
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use report::{Layout, short::text::list};
 use workloads::Workload;
 
 use crate::{
-    cell, counted,
+    counted,
     plan::{Plan, Request},
     source::nearest,
     usage::UsageError,
+    workload,
 };
 
 /// First words of rows, whatever they are of.
@@ -79,7 +80,7 @@ impl Names {
             for key in &session.keys {
                 names.insert(key.case.to_lowercase());
                 names.extend(key.group.iter().map(|group| group.to_lowercase()));
-                let workload = cell::parse(key).ok();
+                let workload = workload::of_key(key).ok();
                 names.extend(workload.iter().flat_map(metrics).map(str::to_owned));
             }
         }

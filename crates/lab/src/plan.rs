@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond, Picos};
 use workloads::Workload;
 
-pub use self::{asked::Asked, every::Every, grid::task_counts, seeds::Seeds, sets::is_setting};
+pub use self::{asked::Asked, every::Every, grid::task_counts, seeds::Seeds};
 use crate::{
     experiment::{Experiment, FRESH, KERNEL},
     footprint,
@@ -30,6 +30,7 @@ use crate::{
     state::{RecipeStart, StateFile},
     usage::UsageError,
     variant::Recorded,
+    workload,
 };
 
 /// Seconds that one cell may take where nobody says.
@@ -105,7 +106,7 @@ fn check_map(request: &Request, sessions: &[Session]) -> Result<(), UsageError> 
         return Err(UsageError::new("--map is for target sim, and nothing here is simulated"));
     }
     let mut keys = sessions.iter().flat_map(|session| &session.keys);
-    match keys.find(|key| matches!(workload(key), Workload::Guests(_))) {
+    match keys.find(|key| matches!(workload::planned(key), Workload::Guests(_))) {
         Some(key) => Err(UsageError::of_key(
             "--map",
             format!("{} has several kernels, whose memory has no map yet; --sample alone samples them", key.workload),
@@ -243,18 +244,18 @@ impl Session {
 
     /// The largest that any cell's files become.
     pub fn files(&self) -> Bytes {
-        let files = self.keys.iter().map(|key| workload(key).files(self.memory()));
+        let files = self.keys.iter().map(|key| workload::planned(key).files(self.memory()));
         files.max().unwrap_or_default()
     }
 
     /// Whether its workload means to fill memory.
     pub fn presses(&self) -> bool {
-        self.keys.iter().any(|key| workload(key).presses())
+        self.keys.iter().any(|key| workload::planned(key).presses())
     }
 
     /// How often the memory of the guest on its host is looked at, if at all.
     pub(crate) fn footprint(&self) -> Option<Picos> {
-        let every = self.keys.iter().filter_map(|key| footprint::every(&workload(key), &self.settings));
+        let every = self.keys.iter().filter_map(|key| footprint::every(&workload::planned(key), &self.settings));
         every.max().filter(|_| !self.place.is_host())
     }
 
@@ -344,11 +345,6 @@ pub fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
 fn targets_of(sessions: &[Session]) -> Vec<Target> {
     let with_cells = sessions.iter().filter(|session| !session.keys.is_empty());
     with_cells.map(Session::target).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// The workload of a planned cell.
-pub(crate) fn workload(key: &Key) -> Workload {
-    crate::cell::parse(key).expect("it was parsed when the grid was laid")
 }
 
 /// What a result directory says about the run it holds, so that a resumed run is the same run.
@@ -462,8 +458,10 @@ impl Plan {
         let hosts = || self.sessions.iter().filter(|session| session.place.is_host());
         let kernel = hosts().map(|session| session.kernel.split(' ').next().unwrap_or_default()).next()?;
         let keys = hosts().flat_map(|session| session.keys.iter().map(move |key| (key, session.memory())));
-        let needs: Vec<Bytes> =
-            keys.filter(|(key, _)| !done.contains(*key)).map(|(key, memory)| workload(key).memory(memory)).collect();
+        let needs: Vec<Bytes> = keys
+            .filter(|(key, _)| !done.contains(*key))
+            .map(|(key, memory)| workload::planned(key).memory(memory))
+            .collect();
         let most = needs.iter().max()?.as_mib();
         let cells = if needs.len() == 1 { "1 cell".to_owned() } else { format!("{} cells, each", needs.len()) };
         let set: BTreeSet<&str> =

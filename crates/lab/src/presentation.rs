@@ -70,7 +70,7 @@ impl Presentation {
     fn without_experiment<'a>(name: &str, cells: impl Iterator<Item = &'a Key>) -> Result<Self, UsageError> {
         let (mut presses, mut rules) = (false, BTreeMap::new());
         for key in cells {
-            presses = presses || crate::cell::parse(key).is_ok_and(|workload| workload.presses());
+            presses = presses || crate::workload::of_key(key).is_ok_and(|workload| workload.presses());
             if key.target == Target::Sim {
                 continue;
             }

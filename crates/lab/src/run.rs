@@ -532,7 +532,7 @@ pub(crate) fn sim_order(
     Order {
         key: key.clone(),
         // Memory that is mapped and not there costs a simulated machine nothing.
-        cap: session.cap.max(crate::plan::workload(key).mapped(session.memory())),
+        cap: session.cap.max(crate::workload::planned(key).mapped(session.memory())),
         ground: Ground::default(),
         watch: Watch::default(),
         idle_window: false,

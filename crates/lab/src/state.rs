@@ -29,7 +29,7 @@ pub use workloads::recipe::{Recipe, Share};
 pub use self::recipe::{Found, Made, RecipeStart, make, recipe};
 pub(crate) use self::{
     picture::Picture,
-    recipe::{in_cell, in_words},
+    recipe::{in_cell, in_words, room_for_state},
 };
 use crate::{
     experiment::{FRESH, KERNEL},
@@ -47,6 +47,9 @@ const FRAMES_MAX: u64 = u32::MAX as u64;
 const UNPACKED_MAX: u64 = 1 << 30;
 /// Digits of a hash.
 const DIGITS: usize = 64;
+
+/// In the details of a simulated cell: where its memory stood.
+pub(crate) const DETAIL: &str = "state";
 
 /// A state that starts a run: its name in results, and its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

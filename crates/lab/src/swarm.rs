@@ -157,7 +157,7 @@ impl Case {
         if self.plan(directory).is_ok() {
             return Some(self.clone());
         }
-        let is_setting = |(name, _): &(&String, &String)| crate::plan::is_setting(name);
+        let is_setting = |(name, _): &(&String, &String)| crate::workload::is_setting(name);
         let (settings, params): (Vec<_>, Vec<_>) = self.sets.iter().partition(is_setting);
         let params = params.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let mut case = Self { rules: BTreeMap::new(), sets: params, ..self.clone() };

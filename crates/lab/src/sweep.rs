@@ -17,12 +17,12 @@ use crate::{
     evidence::{self, HASH_DIGITS},
     experiment::Experiment,
     ladder,
-    plan::{Plan, Request, Seeds, Session, is_setting},
+    plan::{Plan, Request, Seeds, Session},
     provenance,
     show::{self, compare::Form},
     simulated,
     usage::UsageError,
-    workload::Offered,
+    workload::{self, Offered},
 };
 
 /// Places of a grid, as many as anyone can look at and a machine can do overnight.
@@ -250,14 +250,14 @@ fn axis(name: String, given: Vec<String>, plan: &Plan) -> Result<Axis, UsageErro
 
 /// Is this a value whose cells have the content of a file instead?
 fn is_file(name: &str, value: &str) -> bool {
-    !is_setting(name) && value.contains(['/', '.']) && Path::new(value).is_file()
+    !workload::is_setting(name) && value.contains(['/', '.']) && Path::new(value).is_file()
 }
 
 /// The value of a setting or parameter where a user sets none: of the machine, of the experiment, of the kernel; none where the
 /// kernel's rules decide.
 fn default(name: &str, session: &Session, experiment: &Experiment) -> Option<String> {
     let only = |values: &Vec<String>| if let [value] = values.as_slice() { Some(value.clone()) } else { None };
-    if !is_setting(name) {
+    if !workload::is_setting(name) {
         let given = experiment.params.iter().find(|(known, _)| known == name);
         return given.map_or_else(|| default_of_param(experiment.workload, name), |(_, values)| only(values));
     }
@@ -340,7 +340,7 @@ pub fn judged(directory: &Path, print: &Print) -> Result<String, UsageError> {
 /// Settings that have several values in a result.
 fn varying(cells: &[Cell]) -> Vec<Axis> {
     let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (name, value) in cells.iter().flat_map(|cell| &cell.key.params).filter(|(name, _)| is_setting(name)) {
+    for (name, value) in cells.iter().flat_map(|cell| &cell.key.params).filter(|(name, _)| workload::is_setting(name)) {
         let known = values.entry(name).or_default();
         if !known.contains(value) {
             known.push(value.clone());
@@ -396,7 +396,7 @@ type RowOf = (Option<String>, String, BTreeMap<String, String>);
 
 fn row_of(axes: &[Axis], key: &Key) -> RowOf {
     let is_swept = |name: &String| axes.iter().any(|axis| axis.name == *name);
-    let params = key.params.iter().filter(|(name, _)| !is_setting(name) && !is_swept(name));
+    let params = key.params.iter().filter(|(name, _)| !workload::is_setting(name) && !is_swept(name));
     let params = params.map(|(name, value)| (name.clone(), value.clone()));
     (key.group.clone(), key.workload.clone(), params.collect())
 }

@@ -4,8 +4,8 @@
 
 use report::Key;
 use workloads::{
-    ParamInfo, WORKLOADS, WorkloadInfo, fault_storm, fragmented_fault, shared_params, thpscale, thpscale_2015,
-    vm_larger_than_a_node,
+    Conditions, ParamInfo, WORKLOADS, Workload, WorkloadInfo, fault_storm, fragmented_fault, shared_params, thpscale,
+    thpscale_2015, vm_larger_than_a_node,
 };
 
 use crate::source::unknown;
@@ -202,6 +202,29 @@ pub(crate) fn those(key: &Key, names: &[&str]) -> String {
     names.join(", ")
 }
 
+/// Whether a name after `--set` means a kernel setting: those have a dot or a slash, parameters of workloads do not.
+pub fn is_setting(name: &str) -> bool {
+    name.contains(['.', '/'])
+}
+
+/// The workload of a key. Keys carry settings too, which workloads do not see.
+pub(crate) fn of_key(key: &Key) -> Result<Workload, String> {
+    let params = key.params.iter().filter(|(name, _)| !is_setting(name));
+    Workload::parse(&key.workload, params.map(|(name, value)| (name.as_str(), value.as_str())))
+        .map_err(|error| error.to_string())
+}
+
+/// Conditions that are set before the workload of a key starts.
+pub(crate) fn conditions(key: &Key) -> Result<Conditions, String> {
+    let params = key.params.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    Conditions::of(&key.workload, params).map_err(|error| error.to_string())
+}
+
+/// The workload of a planned cell.
+pub(crate) fn planned(key: &Key) -> Workload {
+    of_key(key).expect("it was parsed when the grid was laid")
+}
+
 /// A value that chooses no program.
 #[derive(Debug)]
 pub(crate) struct BadChoice {
@@ -218,8 +241,6 @@ impl std::fmt::Display for BadChoice {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-
-    use workloads::Workload;
 
     use super::*;
 

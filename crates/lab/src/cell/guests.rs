@@ -9,15 +9,13 @@ use workloads::{Outcome, Workload, guests::Params};
 
 use super::{Failure, Found, Order, Simulated, entry, measure};
 use crate::{
+    counted::OF_HOST,
     machine::{Machine, Node},
     over_time,
     plan::Every,
     simulated,
     source::Source,
 };
-
-/// The beginning of the names of the host's counters.
-pub(crate) const OF_HOST: &str = "host_";
 
 /// A guest's machine: as fast as its host, with memory and CPUs of its own.
 fn guest_of(host: &Machine, params: &Params) -> Machine {

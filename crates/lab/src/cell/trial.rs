@@ -2,7 +2,8 @@
 
 use mm::event::Counters;
 
-use super::{Failure, Order, parse, simulated};
+use super::{Failure, Order, simulated};
+use crate::workload;
 
 /// The extras of a simulated cell for [`crate::swarm`], and what came of them.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(crate) struct Trial {
 /// # Panics
 /// When an invariant of the simulator breaks, or when nothing gets on.
 pub(crate) fn try_out(order: &Order, trial: &mut Trial) -> Result<(), String> {
-    let workload = parse(&order.key)?;
+    let workload = workload::of_key(&order.key)?;
     let what = order.simulated.as_ref().ok_or("only simulated cells are tried out")?;
     match simulated(&workload, order, what, trial) {
         Ok(_) => Ok(()),

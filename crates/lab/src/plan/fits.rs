@@ -12,7 +12,7 @@ use units::{
     setting::{BALLOON, DEFLATE_ON_OOM, NUMA_BALANCING, REPORTING},
 };
 
-use super::{Place, Session, workload as parsed};
+use super::{Place, Session};
 use crate::workload;
 
 /// The most files that a process may have open: what `fs.nr_open` is after boot (`sysctl_nr_open`, fs/file.c, v6.1).
@@ -33,7 +33,8 @@ pub(super) fn misfit(session: &Session) -> Option<String> {
         return Some(problem);
     }
     // The simulator has no table of descriptors.
-    let open = session.keys.iter().map(|key| parsed(key).open_files(session.memory())).max().unwrap_or_default();
+    let open =
+        session.keys.iter().map(|key| workload::planned(key).open_files(session.memory())).max().unwrap_or_default();
     (open > OPEN_MAX && !matches!(session.place, Place::Sim { .. })).then(|| {
         format!(
             "{open} files are open at the same time, a process may have {OPEN_MAX}: larger ones (file) or less ({from})"
@@ -67,7 +68,7 @@ fn beyond_balloon(session: &Session) -> Option<String> {
     let settings = [&session.machine.settings[..], &session.settings[..]].concat();
     let deflates = linux::balloon::deflates_on_oom(&settings);
     let size: Bytes = linux::balloon::target(&settings).filter(|_| !deflates)?.parse().ok()?;
-    let need = session.keys.iter().map(|key| parsed(key).memory(session.memory())).max().unwrap_or_default();
+    let need = session.keys.iter().map(|key| workload::planned(key).memory(session.memory())).max().unwrap_or_default();
     (need > size).then(|| {
         let (need, size) = (mib(need), mib(size));
         format!(

@@ -7,7 +7,7 @@ use report::Key;
 use units::Bytes;
 use workloads::{Workload, WorkloadInfo};
 
-use super::{Seeds, is_setting};
+use super::Seeds;
 use crate::{
     experiment::{Experiment, combinations},
     provenance,
@@ -92,13 +92,13 @@ pub(super) fn lay(
     let mut grid = Grid { keys: Vec::new(), misfits: Vec::new() };
     for (program, params) in programs.iter().flat_map(|program| program_grid(program, &all, ground.cpus)) {
         let key = case(&ground.key, program, params, ground.settings)?;
-        let workload = crate::cell::parse(&key).map_err(UsageError::new)?;
+        let workload = workload::of_key(&key).map_err(UsageError::new)?;
         if let Some(problem) =
             workload.misfit(ground.memory, ground.cpus / u32::try_from(ground.nodes.len()).expect("few nodes").max(1))
         {
             return Err(UsageError::new(problem));
         }
-        let conditions = crate::cell::conditions(&key).map_err(UsageError::new)?;
+        let conditions = workload::conditions(&key).map_err(UsageError::new)?;
         let of_nodes = workload.misfit_of_nodes(&ground.nodes).or_else(|| conditions.misfit(&ground.nodes));
         if let Some(problem) = of_nodes {
             return Err(UsageError::new(format!("machine {}: {problem}", ground.key.machine)));
@@ -156,7 +156,7 @@ fn needs(key: &Key, need: Bytes) -> String {
 
 /// Why a planned cell does not fit into so much memory, if it does not.
 pub(super) fn misfit_of(key: &Key, room: Bytes) -> Option<String> {
-    let workload = crate::cell::parse(key).expect("it was parsed when the grid was laid");
+    let workload = workload::planned(key);
     beyond(key, workload.memory(room), room)
 }
 
@@ -179,7 +179,7 @@ fn case(
     // The experiment's own values were checked when it was read, so a bad one came with --set.
     let workload = Workload::parse(program.name, words).map_err(|error| UsageError::new(format!("--set {error}")))?;
     let params: BTreeMap<_, _> = params.into_iter().chain(settings.iter().cloned()).collect();
-    assert!(settings.iter().all(|(name, _)| is_setting(name)), "settings and parameters share no names");
+    assert!(settings.iter().all(|(name, _)| workload::is_setting(name)), "settings and parameters share no names");
     let group = workload.tables();
     Ok(Key { workload: program.name.to_owned(), case: workload.case(), group, params, ..base.clone() })
 }

@@ -8,6 +8,7 @@ use crate::{
     experiment::{Experiment, combinations},
     source::{nearest, unknown},
     usage::UsageError,
+    workload,
 };
 
 /// Settings of one column, of those that `--set` gives.
@@ -33,11 +34,6 @@ pub(super) fn labelled(kernel: &str, label: Option<&str>) -> String {
 
 /// Names with their values, in the order given.
 pub(super) type Values = Vec<(String, Vec<String>)>;
-
-/// Whether a name after `--set` means a kernel setting: those have a dot or a slash, parameters of workloads do not.
-pub fn is_setting(name: &str) -> bool {
-    name.contains(['.', '/'])
-}
 
 /// What `--set` comes to.
 pub(super) struct Split {
@@ -67,7 +63,7 @@ pub(super) fn split(request: &Request, experiment: &Experiment) -> Result<Split,
         }
         let values: Vec<_> = value.split(',').map(str::to_owned).collect();
         let complain = |noun: &str, valid: &[&str]| UsageError::of_key("--set", unknown(noun, name, valid));
-        match is_setting(name) {
+        match workload::is_setting(name) {
             true if known.contains(&name) => {
                 check(name, &values)?;
                 let has_trace = experiment.workload.name == workloads::guest_footprint::INFO.name;

@@ -100,6 +100,6 @@ pub(crate) fn planned_nodes(machine: &Machine) -> Vec<PlannedNode> {
 
 /// The settings that a cell's parameters change.
 pub(super) fn settings_of(key: &Key) -> BTreeMap<String, String> {
-    let settings = key.params.iter().filter(|(name, _)| crate::plan::is_setting(name));
+    let settings = key.params.iter().filter(|(name, _)| crate::workload::is_setting(name));
     settings.map(|(name, value)| (name.clone(), value.clone())).collect()
 }

@@ -11,11 +11,7 @@ use report::{Key, Record};
 use units::{Bytes, Frames, Picos};
 
 use super::Stopped;
-use crate::{
-    machine::Machine,
-    plan::{self, Session},
-    simulated,
-};
+use crate::{machine::Machine, plan::Session, simulated, workload};
 
 /// By how much an operator comes after the trace. A job begins a moment after the guest says so, as its worker has to start; who
 /// took memory before the guest has freed it would take it from the process.
@@ -47,7 +43,7 @@ impl ByHand {
             captures.last().ok_or_else(|| Stopped::Failed("the guest did not say what it has".to_owned()))?;
         let snapshot = Snapshot::parse(capture).map_err(|error| Stopped::Failed(error.to_string()))?;
         let total = Bytes::kib(snapshot.meminfo.get("MemTotal").copied().unwrap_or(0));
-        if let Some(spec) = simulated::balloon(&self.machine, &plan::workload(key), total) {
+        if let Some(spec) = simulated::balloon(&self.machine, &workload::planned(key), total) {
             self.operator.borrow_mut().begin(orders(&spec, before(&snapshot)));
         }
         Ok(())

@@ -4,10 +4,9 @@ use report::{Column, Target};
 
 use super::{Shown, rules};
 use crate::{
-    cell::STATE,
     machine::{self, TRANSLATED_NS},
     plan::{Simulated, Start},
-    prices,
+    prices, state,
 };
 
 /// What ran where.
@@ -107,7 +106,7 @@ fn short(hash: &str) -> &str {
 /// What was drawn of the states that the cells of a column started from: of the first, as the others differ by numbers.
 fn state_notes(shown: &Shown, what: &Simulated) -> String {
     let states = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
-    let mut states = states.filter_map(|cell| Some((&cell.key.case, cell.measured.detail.get(STATE)?)));
+    let mut states = states.filter_map(|cell| Some((&cell.key.case, cell.measured.detail.get(state::DETAIL)?)));
     let Some((case, state)) = states.next() else { return String::new() };
     let notes = state["notes"].as_array().into_iter().flatten().filter_map(|note| note.as_str());
     let hash = short(state["hash"].as_str().unwrap_or("?"));

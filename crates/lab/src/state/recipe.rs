@@ -150,6 +150,12 @@ pub fn recipe(name: &str, unmovable: Share, blocks: Share) -> Result<Recipe, Str
     Recipe::new(name, unmovable, blocks)
 }
 
+/// What a state by recipe may map: all that there is. It is free again before the workload.
+pub(crate) fn room_for_state(machine: &Machine) -> Bytes {
+    // Three times, as it maps more than it touches, and huge pages beside that.
+    machine.memory() * 3
+}
+
 /// Follows a recipe on a machine with a kernel's rules, or takes what is in the cache of it.
 pub fn make(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Result<Found, UsageError> {
     let cache = linux::kernel_image::cache_dir().ok().map(|cache| cache.join("states"));
@@ -201,7 +207,7 @@ fn kept(file: &Path, of: &str) -> Option<Found> {
 }
 
 fn follow(recipe: &Recipe, machine: &Machine, variant: &Named, seed: u64) -> Result<Found, String> {
-    let config = crate::simulated::config(machine, &variant.rules, crate::cell::room_for_state(machine), seed)?;
+    let config = crate::simulated::config(machine, &variant.rules, room_for_state(machine), seed)?;
     let no_entries =
         |name: &'static str, _| -> sim::EntryFuture { Box::pin(async move { Err(format!("no entry {name}")) }) };
     let wanted = recipe.clone();

@@ -12,11 +12,12 @@ use units::Bytes;
 use workloads::recipe::Recipe;
 
 use crate::{
-    cell::{self, Order, Prefix, Simulated},
+    cell::{Order, Prefix, Simulated},
     machine::Machine,
     plan::{Every, TIMEOUT_S_MAX},
     source::{Source, unknown},
     variant::Recorded,
+    workload,
 };
 
 /// The version of lines out. 1 had fields with paths.
@@ -108,8 +109,8 @@ impl Sent {
         if key.target != Target::Sim {
             return Err(format!("order.key.target: expected sim, found {}", key.target));
         }
-        let workload = cell::parse(key).map_err(|problem| format!("order.key: {problem}"))?;
-        cell::conditions(key).map_err(|problem| format!("order.key: {problem}"))?;
+        let workload = workload::of_key(key).map_err(|problem| format!("order.key: {problem}"))?;
+        workload::conditions(key).map_err(|problem| format!("order.key: {problem}"))?;
         if workload.case() != key.case {
             return Err(format!(
                 "order.key.case: expected {:?}, found {}",
