@@ -13,109 +13,32 @@ use std::{
 use linux::{
     file::Ground,
     host::{self, Linux, block_on},
-    tracing::{Fallbacks, Watch},
+    tracing::Fallbacks,
 };
 use os::Os;
 use report::{
     Cell, Check, Duration, Extfrag, Footprint, Key, Measured, Memory, Record, Run, SCHEMA, Series, Skip, Skipped,
     SlowPath, WAITING, brief,
 };
-use serde::{Deserialize, Serialize};
-use units::{Bytes, Errno, ExtfragCounts, Picos};
-use workloads::{Outcome, Workload, WorkloadError, recipe::Recipe};
+use units::{Errno, ExtfragCounts, Picos};
+use workloads::{Outcome, Workload, WorkloadError};
 
 use crate::{
     counted::{SKIPPED, is_counter},
     footprint,
     machine::Machine,
-    metrics, over_time,
+    metrics,
+    order::{Order, Prefix, Simulated},
+    over_time,
     plan::Every,
     provenance,
     sampler::Sampling,
     source::Source,
     state::{self, Picture, State},
-    variant::Recorded,
     workload,
 };
 
 pub(crate) use trial::{Trial, try_out};
-
-/// What a worker is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
-    /// Which cell it is.
-    pub key: Key,
-    /// How much memory the workload may map.
-    pub cap: Bytes,
-    /// Where its files live, and what it may do to others; of a real kernel.
-    #[serde(default)]
-    pub ground: Ground,
-    /// Who counts fallbacks of the page allocator; of a real kernel.
-    #[serde(default)]
-    pub watch: Watch,
-    /// Whether to watch an equally long idle window afterwards, and to take its counts off: on a machine that others use.
-    pub idle_window: bool,
-    /// What to simulate; none on a real kernel.
-    pub simulated: Option<Simulated>,
-    /// Where the simulator's trace events go, if anywhere.
-    #[serde(default)]
-    pub trace: Option<PathBuf>,
-    /// How often it is sampled, if at all.
-    #[serde(default)]
-    pub sample: Option<Every>,
-    /// The folder for files that are named by their hash, where the map of memory is wanted with each sample; of the simulator.
-    #[serde(default)]
-    pub map: Option<PathBuf>,
-    /// How often the memory of the guest on its host is looked at, if at all.
-    #[serde(default)]
-    pub footprint: Option<Picos>,
-}
-
-/// What a cell simulates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Simulated {
-    /// The machine, as a machine file.
-    pub machine: String,
-    /// The kernel.
-    pub variant: Recorded,
-    /// The state file that says where memory stands; else all of it is free.
-    #[serde(default)]
-    pub state: Option<PathBuf>,
-    /// What is done before the workload.
-    #[serde(default)]
-    pub prefix: Option<Prefix>,
-}
-
-/// A recipe that a cell follows before its workload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prefix {
-    /// What is done.
-    pub recipe: Recipe,
-    /// The checksum that the recipe's file says for this machine, variant and seed.
-    pub expected: Option<String>,
-    /// The command that makes that file again.
-    #[serde(default)]
-    pub again: String,
-}
-
-impl Prefix {
-    /// Follows the recipe; what memory is like then, and the fallbacks until then.
-    async fn follow(&self, os: &sim::Sim, machine: &Machine, seed: u64) -> Result<(Picture, ExtfragCounts), Failure> {
-        let Self { recipe, expected, again } = self;
-        // Of several cells some may reach it.
-        let lacking = |error| Failure::Lacking(format!("recipe not reached: {}", state::in_cell(&error, machine)));
-        recipe.run(os, seed).await.map_err(lacking)?;
-        let picture = os.look(Picture::of);
-        match expected {
-            Some(expected) if *expected != picture.checksum => Err(Failure::Failed(format!(
-                "state {recipe}: its file says checksum {expected}, and it came to {}: another version of this program made it \
-                 (this makes it again: {again})",
-                picture.checksum
-            ))),
-            _ => Ok((picture, os.extfrag())),
-        }
-    }
-}
 
 /// Trace events of one cell that are kept: some ten megabytes.
 const TRACE_LINES: usize = 65_536;
@@ -331,7 +254,7 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated, trial: &mut T
     let main = async move |os: sim::Sim| {
         let before = match prefix {
             None => None,
-            Some(prefix) => Some(prefix.follow(&os, &machine, seed).await?),
+            Some(prefix) => Some(follow(&prefix, &os, &machine, seed).await?),
         };
         conditions.bring_about(&os).await?;
         // What was free before is not of the workload.
@@ -380,6 +303,28 @@ fn simulated(workload: &Workload, order: &Order, what: &Simulated, trial: &mut T
     let map = map.map(|(folder, map)| keep_file(folder, &over_time::map(map, &instants()).to_bytes())).transpose()?;
     let slow_path = Some(over_time::slow_path(&extra.slow_operations));
     Ok(Found { measured, series, map, slow_path, footprint })
+}
+
+/// Follows the recipe before a workload; what memory is like then, and the fallbacks until then.
+async fn follow(
+    prefix: &Prefix,
+    os: &sim::Sim,
+    machine: &Machine,
+    seed: u64,
+) -> Result<(Picture, ExtfragCounts), Failure> {
+    let Prefix { recipe, expected, again } = prefix;
+    // Of several cells some may reach it.
+    let lacking = |error| Failure::Lacking(format!("recipe not reached: {}", state::in_cell(&error, machine)));
+    recipe.run(os, seed).await.map_err(lacking)?;
+    let picture = os.look(Picture::of);
+    match expected {
+        Some(expected) if *expected != picture.checksum => Err(Failure::Failed(format!(
+            "state {recipe}: its file says checksum {expected}, and it came to {}: another version of this program made it \
+             (this makes it again: {again})",
+            picture.checksum
+        ))),
+        _ => Ok((picture, os.extfrag())),
+    }
 }
 
 fn no_result(problem: &sim::NoResult, machine: &str) -> Failure {

@@ -18,6 +18,7 @@ mod metrics;
 pub mod mmtests;
 pub mod named;
 pub mod notice;
+pub mod order;
 mod over_time;
 pub mod perfetto;
 pub mod plan;

@@ -46,9 +46,9 @@ use self::{
 };
 pub(crate) use self::{boot::planned_nodes, held::read, states::path as state_path};
 use crate::{
-    cell::{Order, Simulated},
     import::import,
     machine::Machine,
+    order::{Order, Simulated},
     plan::{Identity, Place, Plan, Request, Session, Start},
     progress::{Progress, RunError},
     simulated::with_settings,

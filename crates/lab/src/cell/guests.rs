@@ -7,10 +7,11 @@ use sim::{GuestLost, LostBy, NoResult, ProcessMemory};
 use units::{Bytes, CpuId, setting};
 use workloads::{Outcome, Workload, guests::Params};
 
-use super::{Failure, Found, Order, Simulated, entry, measure};
+use super::{Failure, Found, entry, measure};
 use crate::{
     counted::OF_HOST,
     machine::{Machine, Node},
+    order::{Order, Simulated},
     over_time,
     plan::Every,
     simulated,

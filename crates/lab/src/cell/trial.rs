@@ -2,8 +2,8 @@
 
 use mm::event::Counters;
 
-use super::{Failure, Order, simulated};
-use crate::workload;
+use super::{Failure, simulated};
+use crate::{order::Order, workload};
 
 /// The extras of a simulated cell for [`crate::swarm`], and what came of them.
 #[derive(Debug, Default)]

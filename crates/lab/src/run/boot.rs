@@ -16,8 +16,8 @@ use report::Key;
 
 use super::CELL;
 use crate::{
-    cell::Order,
     machine::{Machine, Node},
+    order::Order,
     plan::{Every, Place, Session},
     seed,
 };

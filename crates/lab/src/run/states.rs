@@ -9,7 +9,7 @@ use linux::{frame_map::Recorded, procfs::Capture};
 use report::{Column, Key, file_name_of_cell};
 
 use crate::{
-    cell::Prefix,
+    order::Prefix,
     plan::{Asked, Start},
     state::State,
     suggest,

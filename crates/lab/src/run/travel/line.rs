@@ -12,8 +12,8 @@ use units::Bytes;
 use workloads::recipe::Recipe;
 
 use crate::{
-    cell::{Order, Prefix, Simulated},
     machine::Machine,
+    order::{Order, Prefix, Simulated},
     plan::{Every, TIMEOUT_S_MAX},
     source::{Source, unknown},
     variant::Recorded,

@@ -1,0 +1,69 @@
+//! What a worker is told: all that travels from planner and runner to the process that works on a cell.
+
+use std::path::PathBuf;
+
+use linux::{file::Ground, tracing::Watch};
+use report::Key;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Picos};
+use workloads::recipe::Recipe;
+
+use crate::{plan::Every, variant::Recorded};
+
+/// What a worker is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Which cell it is.
+    pub key: Key,
+    /// How much memory the workload may map.
+    pub cap: Bytes,
+    /// Where its files live, and what it may do to others; of a real kernel.
+    #[serde(default)]
+    pub ground: Ground,
+    /// Who counts fallbacks of the page allocator; of a real kernel.
+    #[serde(default)]
+    pub watch: Watch,
+    /// Whether to watch an equally long idle window afterwards, and to take its counts off: on a machine that others use.
+    pub idle_window: bool,
+    /// What to simulate; none on a real kernel.
+    pub simulated: Option<Simulated>,
+    /// Where the simulator's trace events go, if anywhere.
+    #[serde(default)]
+    pub trace: Option<PathBuf>,
+    /// How often it is sampled, if at all.
+    #[serde(default)]
+    pub sample: Option<Every>,
+    /// The folder for files that are named by their hash, where the map of memory is wanted with each sample; of the simulator.
+    #[serde(default)]
+    pub map: Option<PathBuf>,
+    /// How often the memory of the guest on its host is looked at, if at all.
+    #[serde(default)]
+    pub footprint: Option<Picos>,
+}
+
+/// What a cell simulates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// The machine, as a machine file.
+    pub machine: String,
+    /// The kernel.
+    pub variant: Recorded,
+    /// The state file that says where memory stands; else all of it is free.
+    #[serde(default)]
+    pub state: Option<PathBuf>,
+    /// What is done before the workload.
+    #[serde(default)]
+    pub prefix: Option<Prefix>,
+}
+
+/// A recipe that a cell follows before its workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prefix {
+    /// What is done.
+    pub recipe: Recipe,
+    /// The checksum that the recipe's file says for this machine, variant and seed.
+    pub expected: Option<String>,
+    /// The command that makes that file again.
+    #[serde(default)]
+    pub again: String,
+}
