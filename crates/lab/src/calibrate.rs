@@ -32,7 +32,7 @@ use crate::{
     usage::UsageError,
 };
 
-pub(crate) use guest::Order;
+pub(crate) use guest::probe_as_worker;
 pub use guest::{Wanted, calibrate_guest};
 use recipe::{RECIPES, Recipe};
 

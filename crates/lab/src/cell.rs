@@ -24,11 +24,12 @@ use units::{Errno, ExtfragCounts, Picos};
 use workloads::{Outcome, Workload, WorkloadError};
 
 use crate::{
+    calibrate,
     counted::{SKIPPED, is_counter},
     footprint,
     machine::Machine,
     metrics,
-    order::{Order, Prefix, Simulated},
+    order::{CellOrder, Order, Prefix, Simulated},
     over_time,
     plan::Every,
     provenance,
@@ -64,13 +65,15 @@ impl From<String> for Problem {
     }
 }
 
-/// Works on one cell and returns its line.
+/// Carries out an order and returns the line that comes of it.
 pub fn work(order: &[u8]) -> Result<String, Problem> {
-    if let Ok(order) = serde_json::from_slice::<crate::calibrate::Order>(order) {
-        return Ok(order.work()?);
+    match serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {}", brief(error)))? {
+        Order::Cell(order) => work_on_cell(order),
+        Order::Probe { seconds } => Ok(calibrate::probe_as_worker(seconds)?),
     }
-    let order: Order =
-        serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {}", brief(error)))?;
+}
+
+fn work_on_cell(order: CellOrder) -> Result<String, Problem> {
     let workload = workload::of_key(&order.key)?;
     let date = provenance::now();
     let start = host::monotonic_ns();
@@ -147,7 +150,7 @@ impl From<WorkloadError> for Failure {
 }
 
 /// On the kernel that this program runs on.
-fn real(workload: &Workload, order: &Order) -> Result<Found, Failure> {
+fn real(workload: &Workload, order: &CellOrder) -> Result<Found, Failure> {
     // Before this process offers itself to the OOM killer: the sampler would inherit that.
     let sampling = order.sample.map(|every| Sampling::start(every.time())).transpose()?;
     host::volunteer_for_oom();
@@ -229,7 +232,7 @@ impl Drop for Files {
 }
 
 /// In the simulator.
-fn simulated(workload: &Workload, order: &Order, what: &Simulated, trial: &mut Trial) -> Result<Found, Failure> {
+fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &mut Trial) -> Result<Found, Failure> {
     host::volunteer_for_oom();
     if let Workload::Guests(params) = workload {
         return guests::run(workload, params, order, what);

@@ -10,9 +10,23 @@ use workloads::recipe::Recipe;
 
 use crate::{plan::Every, variant::Recorded};
 
-/// What a worker is told.
+/// The work of a worker process: JSON on its standard input, of a guest's worker in the plan of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+#[serde(tag = "work", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "each is made once, and sent")]
+pub enum Order {
+    /// A cell of a run.
+    Cell(CellOrder),
+    /// Times of primitive operations, for prices.
+    Probe {
+        /// For how many seconds of the worker's time.
+        seconds: u16,
+    },
+}
+
+/// A cell, and how it is worked on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellOrder {
     /// Which cell it is.
     pub key: Key,
     /// How much memory the workload may map.
@@ -66,4 +80,20 @@ pub struct Prefix {
     /// The command that makes that file again.
     #[serde(default)]
     pub again: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_says_what_its_work_is() {
+        let probe = Order::Probe { seconds: 3 };
+        assert_eq!(serde_json::to_string(&probe).unwrap(), r#"{"work":"probe","seconds":3}"#);
+        let refused = |order: &str| serde_json::from_str::<Order>(order).unwrap_err().to_string();
+        assert_eq!(serde_json::from_str::<Order>(r#"{"work":"probe","seconds":3}"#).unwrap(), probe);
+        assert!(refused(r#"{"seconds":3}"#).contains("missing field `work`"));
+        assert!(refused(r#"{"work":"cells"}"#).contains("unknown variant `cells`"));
+        assert!(refused(r#"{"work":"cell","seconds":3}"#).contains("missing field `key`"));
+    }
 }

@@ -48,7 +48,7 @@ pub(crate) use self::{boot::planned_nodes, held::read, states::path as state_pat
 use crate::{
     import::import,
     machine::Machine,
-    order::{Order, Simulated},
+    order::{CellOrder, Order, Simulated},
     plan::{Identity, Place, Plan, Request, Session, Start},
     progress::{Progress, RunError},
     simulated::with_settings,
@@ -289,7 +289,7 @@ impl Runner<'_> {
             memory: Some(session.memory()),
             drops_caches: self.plan.drop_caches,
         };
-        let order = |key: &Key| Order {
+        let order = |key: &Key| CellOrder {
             key: key.clone(),
             cap: session.cap,
             ground: ground.clone(),
@@ -338,7 +338,7 @@ impl Runner<'_> {
         &mut self,
         session: &Session,
         keys: &[Key],
-        order: impl Fn(&Key) -> Order + Sync,
+        order: impl Fn(&Key) -> CellOrder + Sync,
     ) -> Result<(), Stopped> {
         // Cells that are measured on this host would disturb each other; simulated ones have a time of their own.
         let at_once = match session.place {
@@ -347,7 +347,7 @@ impl Runner<'_> {
         };
         let (timeout_s, stop) = (self.plan.timeout_s, self.stop);
         let work = |key: &Key| {
-            let order = serde_json::to_vec(&order(key)).expect("an order serialises");
+            let order = serde_json::to_vec(&Order::Cell(order(key))).expect("an order serialises");
             worker::run(&order, Some(timeout_s), stop)
         };
         in_order(keys, at_once, work, |key, news| match news {
@@ -522,14 +522,14 @@ pub(crate) fn sim_order(
     machine: &Machine,
     directory: &Path,
     key: &Key,
-) -> Order {
+) -> CellOrder {
     let simulated = Simulated {
         machine: session.place.as_fast_as_its_guest(machine.clone(), key.seed).to_toml(),
         variant: Recorded::of(variant),
         state: states::file(directory, start, twin_of, key),
         prefix: states::prefix(start, !session.settings.is_empty(), key, &plan.asked),
     };
-    Order {
+    CellOrder {
         key: key.clone(),
         // Memory that is mapped and not there costs a simulated machine nothing.
         cap: session.cap.max(crate::workload::planned(key).mapped(session.memory())),

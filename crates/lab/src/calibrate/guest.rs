@@ -9,13 +9,13 @@ use linux::{
     procfs::Snapshot,
     qemu::{self, Accelerator, Guest, GuestError},
 };
-use serde::{Deserialize, Serialize};
 use units::Frames;
 
 use super::{Calibration, live, probe_here, setting};
 use crate::{
     import,
     machine::Machine,
+    order::Order,
     progress::{Progress, RunError},
     provenance, run,
     usage::UsageError,
@@ -32,20 +32,10 @@ pub struct Wanted {
     pub accelerator: Option<Accelerator>,
 }
 
-/// The order to a worker inside the guest.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Order {
-    /// For how many seconds of the guest's time.
-    calibrate: u16,
-}
-
-impl Order {
-    /// Probes this machine, and says what came of it.
-    pub(crate) fn work(&self) -> Result<String, String> {
-        let rounds = probe_here(setting(&live()?), self.calibrate, &AtomicBool::new(false), &mut Silent)?;
-        serde_json::to_string(&rounds).map_err(|error| error.to_string())
-    }
+/// Probes this machine as a worker inside the guest, and says what came of it.
+pub(crate) fn probe_as_worker(seconds: u16) -> Result<String, String> {
+    let rounds = probe_here(setting(&live()?), seconds, &AtomicBool::new(false), &mut Silent)?;
+    serde_json::to_string(&rounds).map_err(|error| error.to_string())
 }
 
 /// Progress that is not shown: there is no terminal.
@@ -103,7 +93,7 @@ fn boot(
     seconds: u16,
     stop: &AtomicBool,
 ) -> Result<Records, RunError> {
-    let order = serde_json::to_value(Order { calibrate: seconds }).expect("an order serialises");
+    let order = serde_json::to_value(Order::Probe { seconds }).expect("an order serialises");
     let plan = Plan {
         nodes: run::planned_nodes(machine),
         settings: machine.settings.clone(),

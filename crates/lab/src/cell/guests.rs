@@ -11,7 +11,7 @@ use super::{Failure, Found, entry, measure};
 use crate::{
     counted::OF_HOST,
     machine::{Machine, Node},
-    order::{Order, Simulated},
+    order::{CellOrder, Simulated},
     over_time,
     plan::Every,
     simulated,
@@ -81,7 +81,7 @@ fn why_lost(lost: &GuestLost, host: &Machine, params: &Params) -> String {
 }
 
 /// Runs them.
-pub(super) fn run(workload: &Workload, params: &Params, order: &Order, what: &Simulated) -> Result<Found, Failure> {
+pub(super) fn run(workload: &Workload, params: &Params, order: &CellOrder, what: &Simulated) -> Result<Found, Failure> {
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &setting::names()).map_err(|error| error.to_string())?;
     let rules = what.variant.rules()?;

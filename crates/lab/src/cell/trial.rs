@@ -3,7 +3,7 @@
 use mm::event::Counters;
 
 use super::{Failure, simulated};
-use crate::{order::Order, workload};
+use crate::{order::CellOrder, workload};
 
 /// The extras of a simulated cell for [`crate::swarm`], and what came of them.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) struct Trial {
 ///
 /// # Panics
 /// When an invariant of the simulator breaks, or when nothing gets on.
-pub(crate) fn try_out(order: &Order, trial: &mut Trial) -> Result<(), String> {
+pub(crate) fn try_out(order: &CellOrder, trial: &mut Trial) -> Result<(), String> {
     let workload = workload::of_key(&order.key)?;
     let what = order.simulated.as_ref().ok_or("only simulated cells are tried out")?;
     match simulated(&workload, order, what, trial) {

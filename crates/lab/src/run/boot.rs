@@ -17,7 +17,7 @@ use report::Key;
 use super::CELL;
 use crate::{
     machine::{Machine, Node},
-    order::Order,
+    order::{CellOrder, Order},
     plan::{Every, Place, Session},
     seed,
 };
@@ -51,7 +51,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
         drops_caches: true,
     };
     let order = |key: &Key| {
-        let order = Order {
+        let order = CellOrder {
             key: key.clone(),
             cap: session.cap,
             ground: ground.clone(),
@@ -63,7 +63,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
             map: None,
             footprint: session.footprint(),
         };
-        serde_json::to_value(order).expect("an order serialises")
+        serde_json::to_value(Order::Cell(order)).expect("an order serialises")
     };
     let inject = match std::env::var(INJECT) {
         Ok(fault) => Some(

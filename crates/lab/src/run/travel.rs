@@ -25,6 +25,7 @@ use super::{
 use crate::{
     evidence::HASH_DIGITS,
     notice,
+    order::Order,
     plan::{Place, Plan, Request, Start},
     progress::RunError,
     provenance,
@@ -127,7 +128,7 @@ pub fn work(line: &str, stop: &AtomicBool) -> Result<String, RunError> {
     }
     let Travelling { timeout_s, order, .. } = read(line)?;
     let who = format!("{} {} seed {}", order.key.kernel, order.key.case, order.key.seed);
-    let order = serde_json::to_vec(&order.into_order()).expect("an order serialises");
+    let order = serde_json::to_vec(&Order::Cell(order.into_order())).expect("an order serialises");
     match worker::run(&order, Some(timeout_s), stop) {
         // From here on the line is in others' hands.
         Ok(line) => match read_line(line.as_bytes()) {

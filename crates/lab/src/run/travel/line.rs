@@ -1,7 +1,7 @@
 //! A line out: all that a worker may be told by whoever hands it lines.
 //!
 //! A queue of a cluster writes to workers, so a line can only ask for a simulated cell. It names no path, no host and nothing to
-//! change outside of the simulator; what [`Order`] has beside that is for the private pipe between a run and its own workers.
+//! change outside of the simulator; what [`CellOrder`] has beside that is for the private pipe between a run and its own workers.
 //! Anything else on a line is refused by name.
 
 use linux::{file::Ground, setting, tracing::Watch};
@@ -13,7 +13,7 @@ use workloads::recipe::Recipe;
 
 use crate::{
     machine::Machine,
-    order::{Order, Prefix, Simulated},
+    order::{CellOrder, Prefix, Simulated},
     plan::{Every, TIMEOUT_S_MAX},
     source::{Source, unknown},
     variant::Recorded,
@@ -67,8 +67,8 @@ impl Sent {
     ///
     /// # Errors
     /// The name of what does not.
-    pub(super) fn of(order: Order) -> Result<Self, String> {
-        let Order { key, cap, ground, watch, idle_window, simulated, trace, sample, map, footprint } = order;
+    pub(super) fn of(order: CellOrder) -> Result<Self, String> {
+        let CellOrder { key, cap, ground, watch, idle_window, simulated, trace, sample, map, footprint } = order;
         let Some(Simulated { machine, variant, state, prefix }) = simulated else {
             return Err("only simulated cells travel".to_owned());
         };
@@ -87,9 +87,9 @@ impl Sent {
     }
 
     /// The order for a worker process of this host.
-    pub(super) fn into_order(self) -> Order {
+    pub(super) fn into_order(self) -> CellOrder {
         let Self { key, cap, simulated: Alone { machine, variant, prefix }, sample, footprint } = self;
-        Order {
+        CellOrder {
             key,
             cap,
             ground: Ground::default(),

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::run::travel;
+use crate::{order::Order, run::travel};
 
 /// A line as `pagelab cells` prints it.
 fn line() -> Value {
@@ -46,11 +46,13 @@ fn a_line_of_cells_comes_back_as_it_went() {
     let order = read.order.clone().into_order();
     assert_eq!((order.trace.as_ref(), order.map.as_ref(), order.idle_window), (None, None, false));
     assert_eq!(order.ground, linux::file::Ground::default());
+    let told = Order::Cell(order.clone());
+    assert_eq!(serde_json::from_slice::<Order>(&serde_json::to_vec(&told).unwrap()).unwrap(), told);
     assert_eq!(order.simulated.as_ref().unwrap().state, None);
     assert_eq!(Sent::of(order).unwrap(), read.order);
 }
 
-/// All that [`Order`] has and a line has not, and what nobody has: nested too.
+/// All that [`CellOrder`] has and a line has not, and what nobody has: nested too.
 #[test]
 fn what_a_line_does_not_carry_is_refused_by_name() {
     let line = line();
@@ -130,10 +132,10 @@ fn an_order_that_names_files_does_not_travel() {
     let simulated = order.simulated.clone().unwrap();
     let with_state = Simulated { state: Some("here.state".into()), ..simulated };
     for (order, said) in [
-        (Order { simulated: None, ..order.clone() }, "only simulated"),
-        (Order { simulated: Some(with_state), ..order.clone() }, "state here.state"),
-        (Order { trace: Some("t".into()), ..order.clone() }, "--trace"),
-        (Order { map: Some("files".into()), ..order.clone() }, "--map"),
+        (CellOrder { simulated: None, ..order.clone() }, "only simulated"),
+        (CellOrder { simulated: Some(with_state), ..order.clone() }, "state here.state"),
+        (CellOrder { trace: Some("t".into()), ..order.clone() }, "--trace"),
+        (CellOrder { map: Some("files".into()), ..order.clone() }, "--map"),
     ] {
         assert!(Sent::of(order).unwrap_err().contains(said));
     }
