@@ -4,18 +4,19 @@ mod at_once;
 mod boot;
 mod by_hand;
 mod directory;
+mod files;
 mod held;
+mod here;
 mod outside;
 mod planned;
 mod states;
+mod stopped;
 mod system;
 pub mod travel;
 mod watched;
 
 use std::{
     collections::BTreeSet,
-    io,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::atomic::AtomicBool,
 };
@@ -25,48 +26,44 @@ use linux::{
     guard::Guard,
     guest::GuestRecord,
     kernel_image::KernelImage,
-    kvm::{self, NoKvm},
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator, Guest, GuestError},
-    setting::SettingError,
     tracing::Watch,
     worker::{self, WorkerError},
 };
 use mm::variant::Named;
-use report::{Column, Key, Record, Skipped, Store, StoreError, brief};
+use report::{Column, Key, Record, Skipped, Store, brief};
 use units::Bytes;
 
+pub use self::files::IDENTITY_FILE;
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
-    directory::{Opened, column_of_system, discard, finish, fresh_directory, open, with_seeds_that_are_there},
+    directory::{Opened, discard, finish, fresh_directory, open, with_seeds_that_are_there},
+    files::CELL,
+    held::{column_of_system, key_of},
     outside::Outside,
     planned::{expected, planned},
+    stopped::Stopped,
     system::{capture_json, system},
 };
-pub(crate) use self::{boot::planned_nodes, held::read, states::path as state_path};
+pub(crate) use self::{
+    boot::{BOOT_TIMEOUT_S, planned_nodes},
+    files::{SIMULATED_MACHINE, state_path},
+    held::read,
+    here::{choose_accelerator, put_back, scratch},
+};
 use crate::{
     import::import,
     machine::Machine,
     order::{CellOrder, Order, Simulated},
-    plan::{Identity, Place, Plan, Request, Session, Start},
+    plan::{Place, Plan, Request, Session, Start},
     progress::{Progress, RunError},
     simulated::with_settings,
     suggest,
     usage::UsageError,
     variant::Recorded,
 };
-
-/// The file of a result directory that says what run it holds.
-pub const IDENTITY_FILE: &str = "run.json";
-/// The directory of one cell's files.
-const CELL: &str = "cell";
-/// In the captures of a simulated system: the machine file that it was made from.
-pub(crate) const SIMULATED_MACHINE: &str = "machine";
-/// Where results go when the user does not say.
-const RESULTS: &str = "results";
-/// A guest that has not come to its first operation by then never will, even on a busy machine.
-pub(crate) const BOOT_TIMEOUT_S: u64 = 180;
 
 /// A finished run.
 #[derive(Debug)]
@@ -123,79 +120,6 @@ pub fn run(request: &Request, stop: &AtomicBool, progress: &mut dyn Progress) ->
         }
         Err(Stopped::Mistake(error) | Stopped::Refused(error)) => Err(RunError::Usage(error)),
         Err(Stopped::Failed(message)) => Err(RunError::Failed(message)),
-    }
-}
-
-/// Puts back settings of this machine that a run before left changed, as it was killed together with its guard.
-pub(crate) fn put_back(progress: &mut dyn Progress) {
-    for line in linux::journal::put_back() {
-        progress.warning(&line);
-    }
-}
-
-/// The cell that a record is about: it is done, or its target cannot do it.
-fn key_of(record: &Record) -> Option<&Key> {
-    match record {
-        Record::Cell(cell) => Some(&cell.key),
-        Record::Skipped(skipped) => skipped.key.as_ref(),
-        Record::System(_) => None,
-    }
-}
-
-/// What the result in `directory` is the result of.
-pub fn read_identity(directory: &Path) -> Result<Identity, UsageError> {
-    held::identity(directory).map(|known| known.identity)
-}
-
-/// KVM where it boots the kernel, else translation.
-pub(crate) fn choose_accelerator(image: &KernelImage, stop: &AtomicBool, progress: &mut dyn Progress) -> Accelerator {
-    progress.step(0, 0, "finding out whether KVM works here");
-    let verdict = scratch().map_err(|error| error.to_string()).and_then(|(guard, scratch)| {
-        let verdict = kvm::probe(image, &scratch, stop);
-        guard.finish().map(|()| verdict)
-    });
-    match verdict {
-        Ok(Ok(())) => return Accelerator::Kvm,
-        Ok(Err(NoKvm { reason, news: true })) => {
-            progress.note(&format!("KVM does not work here ({reason}); guests run by translation"));
-        }
-        Ok(Err(NoKvm { news: false, .. })) => {}
-        Err(problem) => progress.note(&format!("cannot find out whether KVM works: {problem}")),
-    }
-    Accelerator::Tcg
-}
-
-/// A scratch directory that goes away however we end, and the guard that sees to it.
-pub(crate) fn scratch() -> io::Result<(Guard, PathBuf)> {
-    let mut guard = Guard::start()?;
-    let name = format!("pagelab-{}-{}", std::process::id(), linux::host::monotonic_ns());
-    let directory = std::env::temp_dir().join(name);
-    // Known to the guard before it exists, so that there is no moment at which it could be left behind.
-    guard.remove_at_end(&directory)?;
-    let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
-    made.map_err(|error| {
-        io::Error::new(error.kind(), format!("{}: {error} (TMPDIR chooses the place)", directory.display()))
-    })?;
-    Ok((guard, directory))
-}
-
-/// Why a session ended before its end.
-enum Stopped {
-    Interrupted,
-    /// The kernel refused what the user asked for.
-    Mistake(UsageError),
-    /// A cell has shown that what the user asked for cannot be had.
-    Refused(UsageError),
-    Failed(String),
-}
-
-fn mistake(error: &SettingError) -> Stopped {
-    Stopped::Mistake(UsageError::new(format!("--set {error}")))
-}
-
-impl From<StoreError> for Stopped {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error.to_string())
     }
 }
 
@@ -270,7 +194,7 @@ impl Runner<'_> {
             let mut settings =
                 Guard::start().map_err(|error| Stopped::Failed(format!("the guard process: {error}")))?;
             for (name, value) in linux::setting::in_order(&session.settings) {
-                settings.set(&name, &value).map_err(|error: SettingError| mistake(&error))?;
+                settings.set(&name, &value)?;
             }
             guard = Some(settings);
         }
@@ -537,7 +461,7 @@ pub(crate) fn sim_order(
         watch: Watch::default(),
         idle_window: false,
         simulated: Some(simulated),
-        trace: plan.trace.then(|| directory.join(states::trace_name(key))),
+        trace: plan.trace.then(|| directory.join(files::trace_name(key))),
         sample: plan.sample,
         map: plan.map.then(|| directory.join(report::map::FOLDER)),
         footprint: session.footprint(),

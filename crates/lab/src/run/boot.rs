@@ -14,7 +14,7 @@ use linux::{
 };
 use report::Key;
 
-use super::CELL;
+use super::files::CELL;
 use crate::{
     machine::{Machine, Node},
     order::{CellOrder, Order},
@@ -24,6 +24,9 @@ use crate::{
 
 /// For tests: a fault that guests shall have (`panic`, `hang`, `exit`, `oom`).
 const INJECT: &str = "PAGELAB_INJECT";
+
+/// A guest that has not come to its first operation by then never will, even on a busy machine.
+pub(crate) const BOOT_TIMEOUT_S: u64 = 180;
 
 /// The cells of each boot that has any to do: those of one seed share one. A workload that fills memory leaves a kernel that is
 /// not as it was (compaction deferred, mobility of blocks changed), so that each of its cells gets a boot of its own; and so does

@@ -10,7 +10,7 @@ use mm::balloon::{BalloonSpec, Before};
 use report::{Key, Record};
 use units::{Bytes, Frames, Picos};
 
-use super::Stopped;
+use super::stopped::Stopped;
 use crate::{machine::Machine, plan::Session, simulated, workload};
 
 /// By how much an operator comes after the trace. A job begins a moment after the guest says so, as its worker has to start; who

@@ -8,7 +8,11 @@ use std::{
 
 use report::{Column, Key, Lines, Record, Store, StoreError};
 
-use super::{IDENTITY_FILE, RESULTS, held, key_of, read_identity, states};
+use super::{
+    files::{IDENTITY_FILE, RESULTS},
+    held::{self, column_of_system, key_of, read_identity},
+    states,
+};
 use crate::{
     plan::{Identity, Plan, Request, Seeds},
     provenance,
@@ -171,14 +175,6 @@ pub(super) fn finish(directory: &Path, store: &mut Store) -> Result<Vec<String>,
     let lines = order.iter().map(|at| held.kept[*at].checksum.clone()).collect();
     held::write_identity(directory, &Identity { lines: Some(lines), ..known.identity }, true)?;
     Ok(Vec::new())
-}
-
-/// The column that a record describes the system of.
-pub(super) fn column_of_system(record: &Record) -> Option<Column> {
-    match record {
-        Record::System(system) => Some(system.column()),
-        Record::Cell(_) | Record::Skipped(_) => None,
-    }
 }
 
 /// The request with the seeds of the result that it goes on with, where there is one: seeds can be added, and none is lost.

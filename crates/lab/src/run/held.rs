@@ -13,7 +13,7 @@ use report::{
     seal::{Seal, seal, verify},
 };
 
-use super::{IDENTITY_FILE, directory::column_of_system, key_of};
+use super::files::IDENTITY_FILE;
 use crate::{notice, plan::Identity, usage::UsageError};
 
 /// Rejected lines that a message names.
@@ -24,6 +24,11 @@ const NAMED: usize = 3;
 pub(super) struct Known {
     pub(super) identity: Identity,
     pub(super) is_sealed: bool,
+}
+
+/// What the result in `directory` is the result of.
+pub(super) fn read_identity(directory: &Path) -> Result<Identity, UsageError> {
+    identity(directory).map(|known| known.identity)
 }
 
 /// Reads a result directory.
@@ -375,6 +380,23 @@ impl<'a> Judge<'a> {
         let is_again =
             self.lines.contains(&line.checksum) || column.is_some_and(|column| self.systems.contains(&column));
         is_again.then(|| "an earlier line says it already".to_owned())
+    }
+}
+
+/// The cell that a record is about: it is done, or its target cannot do it.
+pub(super) fn key_of(record: &Record) -> Option<&Key> {
+    match record {
+        Record::Cell(cell) => Some(&cell.key),
+        Record::Skipped(skipped) => skipped.key.as_ref(),
+        Record::System(_) => None,
+    }
+}
+
+/// The column that a record describes the system of.
+pub(super) fn column_of_system(record: &Record) -> Option<Column> {
+    match record {
+        Record::System(system) => Some(system.column()),
+        Record::Cell(_) | Record::Skipped(_) => None,
     }
 }
 

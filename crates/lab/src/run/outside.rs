@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use linux::{footprint::Footprint, monitor::Operator, procfs::Capture};
 use report::{Key, Record};
 
-use super::{Stopped, by_hand::ByHand, watched::Watched};
+use super::{by_hand::ByHand, stopped::Stopped, watched::Watched};
 use crate::plan::Session;
 
 /// Of one boot, as far as its session wants it.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::atomic::AtomicBool};
 
 use report::{Key, Target};
 
-use super::choose_accelerator;
+use super::here::choose_accelerator;
 use crate::{
     plan::{Plan, Request},
     progress::Progress,

@@ -6,7 +6,9 @@ use std::{
 };
 
 use linux::{frame_map::Recorded, procfs::Capture};
-use report::{Column, Key, file_name_of_cell};
+use report::{Column, Key};
+
+use super::files::{STATE_SUFFIX, STATES, state_path};
 
 use crate::{
     order::Prefix,
@@ -14,20 +16,6 @@ use crate::{
     state::State,
     suggest,
 };
-
-/// The folder of a result directory with the states.
-const FOLDER: &str = "states";
-const SUFFIX: &str = "state";
-
-/// The state before a cell of a real session.
-pub(crate) fn path(directory: &Path, real: &Column, key: &Key) -> PathBuf {
-    directory.join(FOLDER).join(format!("{}.{SUFFIX}", file_name_of_cell(real, key)))
-}
-
-/// The file of a cell's trace events.
-pub(super) fn trace_name(key: &Key) -> String {
-    format!("trace-{}.txt", file_name_of_cell(&key.column(), key))
-}
 
 /// Writes the state before a guest's cell, whole or not at all.
 pub(super) fn keep(
@@ -38,15 +26,16 @@ pub(super) fn keep(
 ) -> Result<(), String> {
     let (_, capture) = captures.last().ok_or("the guest recorded frames before it said what it is")?;
     let state = State::new(capture, recorded).map_err(|problem| format!("{}: {problem}", key.case))?;
-    fs::create_dir_all(directory.join(FOLDER)).map_err(|error| format!("{}: {error}", directory.display()))?;
-    report::write_whole(&path(directory, &key.column(), key), &state.to_bytes()).map_err(|error| error.to_string())
+    fs::create_dir_all(directory.join(STATES)).map_err(|error| format!("{}: {error}", directory.display()))?;
+    report::write_whole(&state_path(directory, &key.column(), key), &state.to_bytes())
+        .map_err(|error| error.to_string())
 }
 
 /// The state file that a simulated cell starts from, if any.
 pub(super) fn file(directory: &Path, start: &Start, twin_of: Option<&Column>, key: &Key) -> Option<PathBuf> {
     match start {
         Start::Fresh | Start::Recipe(_) => None,
-        Start::Kernel => twin_of.map(|real| path(directory, real, key)),
+        Start::Kernel => twin_of.map(|real| state_path(directory, real, key)),
         Start::File(file) => Some(file.path.clone()),
     }
 }
@@ -67,9 +56,9 @@ pub(super) fn available(directory: &Path, start: &Start, twin_of: Option<&Column
 
 /// Removes the states of a result without cells. What cannot be removed stays.
 pub(super) fn discard(directory: &Path) {
-    let folder = directory.join(FOLDER);
+    let folder = directory.join(STATES);
     let entries = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    for file in entries.filter(|file| file.extension().is_some_and(|suffix| suffix == SUFFIX)) {
+    for file in entries.filter(|file| file.extension().is_some_and(|suffix| suffix == STATE_SUFFIX)) {
         let _ = fs::remove_file(file);
     }
     let _ = fs::remove_dir(folder);

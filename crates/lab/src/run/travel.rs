@@ -19,8 +19,9 @@ use report::{
 
 use self::line::{Sent, Travelling, VERSION};
 use super::{
-    directory::{self, Opened, column_of_system},
-    held, key_of, sim_order, sim_system,
+    directory::{self, Opened},
+    held::{self, column_of_system, key_of},
+    sim_order, sim_system,
 };
 use crate::{
     evidence::HASH_DIGITS,
