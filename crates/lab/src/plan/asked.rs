@@ -4,7 +4,7 @@ use linux::qemu::Accelerator;
 use report::Target;
 use serde::{Deserialize, Serialize};
 
-use super::{AcceleratorChoice, Request};
+use super::request::{AcceleratorChoice, Request, TIMEOUT_S, shift};
 
 /// The words of a run after `pagelab run`, by option, but for those that say where results go, how often a sample is taken and
 /// how results are printed.
@@ -69,8 +69,7 @@ fn more(request: &Request) -> Vec<String> {
         add("--state", Some(state.clone()));
     }
     if let AcceleratorChoice::InTurn(all) = &request.accelerator {
-        let shifts: Vec<String> =
-            all.iter().filter_map(|one| super::shift(*one)).map(|shift| shift.to_string()).collect();
+        let shifts: Vec<String> = all.iter().filter_map(|one| shift(*one)).map(|shift| shift.to_string()).collect();
         match all[..] {
             [Accelerator::Replayable { .. }, ..] => add("--replayable", Some(shifts.join(","))),
             [Accelerator::Kvm, ..] => add("--accel", Some("kvm".to_owned())),
@@ -84,7 +83,7 @@ fn more(request: &Request) -> Vec<String> {
     if request.drop_caches {
         add("--drop-caches", None);
     }
-    if request.timeout_s != super::TIMEOUT_S {
+    if request.timeout_s != TIMEOUT_S {
         add("--timeout", Some(request.timeout_s.to_string()));
     }
     if request.trace {
