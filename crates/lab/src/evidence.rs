@@ -16,8 +16,8 @@ use crate::{
     experiment::Experiment,
     mmtests::{self, Like},
     plan::{AcceleratorChoice, Request, Seeds, TIMEOUT_S},
-    provenance, published,
-    show::{self, Format},
+    provenance, published, results,
+    show::Format,
     suggest::{self, Again},
     usage::UsageError,
 };
@@ -130,7 +130,7 @@ pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, Usag
     if !mmtests::is_ours(directory) {
         return of_elsewhere(directory, name);
     }
-    let (identity, _) = show::contents(directory, None)?;
+    let (identity, _) = results::contents(directory, None)?;
     let kept = identity.presentation.as_ref().and_then(|presentation| presentation.published.as_ref());
     let is_gone = |name: &str| !published::names().iter().any(|known| known == name);
     if let Some(kept) = kept.filter(|kept| name.is_none_or(|name| kept.name == name && is_gone(name))) {
@@ -162,7 +162,7 @@ pub fn series_of(directory: &Path, name: Option<&str>) -> Result<Published, Usag
 /// The series of this name, for numbers that were measured elsewhere: they keep none.
 fn of_elsewhere(directory: &Path, name: Option<&str>) -> Result<Published, UsageError> {
     // Whatever is wrong with them is said first.
-    show::contents(directory, None)?;
+    results::contents(directory, None)?;
     let known = || published::names().join(", ");
     let name = name.ok_or_else(|| {
         UsageError::in_file(
@@ -211,9 +211,9 @@ pub fn beside(directory: &Path, published: &Published) -> Vec<PathBuf> {
 
 fn ours(directory: &Path, seeds: Option<Seeds>, published: &Published) -> Result<Ours, UsageError> {
     let (identity, contents) = if mmtests::is_ours(directory) {
-        show::contents(directory, seeds)?
+        results::contents(directory, seeds)?
     } else {
-        show::contents_like(directory, seeds, Some(&Like::of_series(published)?))?
+        results::contents_like(directory, seeds, Some(&Like::of_series(published)?))?
     };
     let cells: Vec<Cell> = report::cells(contents.records);
     let layout: Layout = identity.layout;

@@ -29,6 +29,7 @@ pub mod provenance;
 pub mod published;
 #[cfg(test)]
 mod recordings;
+mod results;
 pub mod run;
 pub mod sampler;
 mod seed;

@@ -1,4 +1,4 @@
-//! What a worker is told: all that travels from planner and runner to the process that works on a cell.
+//! Orders to workers: all that travels from planner and runner to the process that works on a cell.
 
 use std::path::PathBuf;
 

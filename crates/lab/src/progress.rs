@@ -1,4 +1,4 @@
-//! What a run tells while it runs, and why it ended before its end.
+//! Progress of a run, and its end before the last cell.
 
 use std::path::PathBuf;
 

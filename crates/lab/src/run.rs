@@ -32,7 +32,7 @@ use linux::{
     worker::{self, WorkerError},
 };
 use mm::variant::Named;
-use report::{Column, Key, Record, Skipped, Store, brief};
+use report::{Column, Key, Record, Store, brief};
 use units::Bytes;
 
 pub use self::files::IDENTITY_FILE;
@@ -466,13 +466,4 @@ pub(crate) fn sim_order(
         map: plan.map.then(|| directory.join(report::map::FOLDER)),
         footprint: session.footprint(),
     }
-}
-
-/// What was left out, for the end of a report.
-pub fn skips(records: &[Record]) -> Vec<Skipped> {
-    let skipped = |record: &Record| match record {
-        Record::Skipped(skipped) => Some(skipped.clone()),
-        Record::Cell(_) | Record::System(_) => None,
-    };
-    records.iter().filter_map(skipped).collect()
 }

@@ -10,7 +10,7 @@ use report::{Cell, Duration, Key, Metric, RESULT_FILE, Record, Run, SCHEMA, Targ
 use tempfile::TempDir;
 
 use super::*;
-use crate::{metrics, run::IDENTITY_FILE, show, usage::UsageError};
+use crate::{metrics, results, run::IDENTITY_FILE, usage::UsageError};
 
 fn key(kernel: &str, case: &str, seed: u64) -> Key {
     Key {
@@ -104,7 +104,7 @@ fn text_of<'a>(files: &'a BTreeMap<String, Vec<u8>>, name: &str) -> &'a str {
 }
 
 fn read(path: &Path) -> Result<Vec<Cell>, UsageError> {
-    Ok(report::cells(show::contents(path, None)?.1.records))
+    Ok(report::cells(results::contents(path, None)?.1.records))
 }
 
 fn message(path: &Path) -> String {
@@ -193,7 +193,7 @@ fn a_run_of_an_export_is_a_run_of_mmtests() {
     // Alone, under its own name, and in the rows of a result.
     let run = to.join("v5.1-sim");
     assert_eq!(read(&run).expect("read").len(), 2);
-    let (identity, _) = show::contents(&result, None).expect("read");
+    let (identity, _) = results::contents(&result, None).expect("read");
     let (identity, _) = contents(&run, Some(&Like::of_result("x", &identity))).expect("read");
     let place = (identity.keys[0].kernel.as_str(), identity.keys[0].case.as_str());
     assert_eq!(place, ("v5.1", "thpchallenge"), "its counters are of neither case alone");
@@ -403,7 +403,7 @@ fn captures_of_vmstat_are_a_run_each() {
     assert_eq!(moved, [(1, 5), (2, 6)]);
     assert_eq!(cells[0].measured.counters.len(), 1);
     let (_room, result) = room(&thpscale());
-    let (identity, _) = show::contents(&result, None).expect("read");
+    let (identity, _) = results::contents(&result, None).expect("read");
     let error = contents(&root, Some(&Like::of_result("mine", &identity))).expect_err("several cases").to_string();
     assert_eq!(error, "6.8.0-vanilla: a pair of /proc/vmstat is of one case, and mine has several: 1, 3");
     give(&root, "after-2", "pgfault\n");

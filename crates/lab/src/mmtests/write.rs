@@ -15,7 +15,7 @@ use super::{
     place,
     sysstate::{self, Around},
 };
-use crate::{plan::Seeds, show, usage::UsageError};
+use crate::{plan::Seeds, results, usage::UsageError};
 
 /// The outcome of an export.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ struct Tree {
 /// No result, nothing in it that mmtests has a benchmark for, or a directory that cannot be written.
 pub fn export(result: &Path, seeds: Option<Seeds>, to: &Path) -> Result<Exported, UsageError> {
     check_free(to)?;
-    let (identity, contents) = show::contents(result, seeds)?;
+    let (identity, contents) = results::contents(result, seeds)?;
     let (cells, others): (Vec<Record>, Vec<Record>) =
         contents.records.into_iter().partition(|record| matches!(record, Record::Cell(_)));
     let order: BTreeMap<_, _> = identity.keys.iter().zip(0..).collect();

@@ -1,4 +1,4 @@
-//! What a user asks for, before anything of it is checked.
+//! The request of a user, before anything of it is checked.
 
 use std::path::PathBuf;
 

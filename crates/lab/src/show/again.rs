@@ -5,7 +5,7 @@ use std::path::Path;
 use report::Target;
 use units::Picos;
 
-use super::Shown;
+use super::shown::Shown;
 use crate::suggest::{Again, beside};
 
 impl Shown {

@@ -7,7 +7,13 @@ use report::{
     short::text::{fit, fold, list},
 };
 
-use super::{ONLY_SIM, Shown, head::flat, rules, tail::failed_check, zones::ZoneTables};
+use super::{
+    head::flat,
+    rules,
+    shown::{ONLY_SIM, Shown},
+    tail::failed_check,
+    zones::ZoneTables,
+};
 use crate::{plan::Start, prices, suggest};
 
 /// Lines of the header.

@@ -5,9 +5,9 @@ use std::path::Path;
 use report::{ColumnTable, Columns};
 
 use super::{
-    Causes, Shown,
     over_time::{logged, sampled},
-    read,
+    print::Causes,
+    shown::{Shown, read},
 };
 use crate::{plan::Seeds, usage::UsageError};
 

@@ -7,7 +7,10 @@ use std::{
 
 use report::{Cell, Column, Target, html::Kernel, short::text::list};
 
-use super::{PageWanted, Shown, compare::strange};
+use super::{
+    html::PageWanted,
+    shown::{Shown, strange},
+};
 use crate::{
     plan::Seeds,
     suggest::{beside, command, path},

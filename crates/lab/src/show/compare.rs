@@ -12,11 +12,17 @@ use report::{
 };
 use serde::Serialize;
 
-use super::{Format, Shown, commands, contents, read, read_like, rules};
+use super::{
+    commands,
+    print::Format,
+    rules,
+    shown::{Shown, read, read_like, strange},
+};
 use crate::{
     counted,
     mmtests::{self, ELSEWHERE, Like},
     plan::Seeds,
+    results::contents,
     source::unknown,
     usage::UsageError,
 };
@@ -226,15 +232,6 @@ fn have_something_in_common(
 fn in_sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| format!("{}{}", first.to_ascii_lowercase(), letters.as_str()))
-}
-
-/// The first result whose cells are of other experiments or workloads than those of the first result.
-pub(super) fn strange(shown: &[Shown]) -> Option<usize> {
-    let of = |shown: &Shown| {
-        shown.cells.iter().map(|cell| (cell.key.experiment.clone(), cell.key.workload.clone())).collect::<BTreeSet<_>>()
-    };
-    let first = of(&shown[0]);
-    (1..shown.len()).find(|at| first.is_disjoint(&of(&shown[*at])))
 }
 
 /// The experiments of the first result and of another one, or their workloads where the experiment is the same.

@@ -2,7 +2,7 @@
 
 use report::{Column, Target};
 
-use super::{Shown, rules};
+use super::{rules, shown::Shown};
 use crate::{
     machine::{self, TRANSLATED_NS},
     plan::{Simulated, Start},

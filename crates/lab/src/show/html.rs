@@ -14,11 +14,10 @@ use report::{
 use units::Order;
 
 use super::{
-    Shown,
     commands::{self, How},
-    compare::{NoBaseline, comparison, in_words, marked, names, strange},
+    compare::{NoBaseline, comparison, in_words, marked, names},
     map::load,
-    read,
+    shown::{Shown, read, strange},
 };
 use crate::{plan::Seeds, source::unknown, usage::UsageError};
 

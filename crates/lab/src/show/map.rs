@@ -12,7 +12,7 @@ use report::{
 };
 use units::{Bytes, Picos, Time};
 
-use super::read;
+use super::shown::read;
 use crate::{over_time, source::unknown, state::State, suggest::command, usage::UsageError};
 
 /// An instant of a run, from its start.

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use report::{Page, Part, over_time};
 
-use super::{Format, Shown, read};
+use super::{
+    print::Format,
+    shown::{Shown, read},
+};
 use crate::{plan::Seeds, source::unknown, usage::UsageError};
 
 /// Prints the time series of the cells in `directory` that have one: these columns, or a digest where none is named.

@@ -2,7 +2,7 @@
 
 use report::CheckRow;
 
-use super::{ONLY_SIM, Shown};
+use super::shown::{ONLY_SIM, Shown};
 
 /// Skipped measurements named one by one; the rest is counted.
 const NAMED_SKIPS: usize = 4;

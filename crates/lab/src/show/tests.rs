@@ -1,10 +1,19 @@
 //! Results of a few records, as they are printed.
 
+use std::{collections::BTreeMap, path::PathBuf};
+
 use linux::procfs::Capture;
-use report::{Check, Key, Measured, Run, SCHEMA, Store};
+use report::{Check, Measured, Record, Run, SCHEMA, Store, System};
 
 use super::*;
-use crate::{evidence, plan::Identity, recordings::recording, variant::Recorded};
+use crate::{
+    evidence,
+    plan::{Identity, Simulated},
+    presentation::Presentation,
+    recordings::recording,
+    run::IDENTITY_FILE,
+    variant::Recorded,
+};
 
 fn cell(kernel: &str, case: &str, found: u64) -> Cell {
     let key = Key {
