@@ -2,18 +2,21 @@
 
 mod autonumabench;
 mod locality;
+mod metric;
 mod numa_access;
 mod numa_probe;
 mod warehouses;
 
-pub(crate) use self::{
-    autonumabench::{Times, of_times},
-    warehouses::of_points,
-};
 use report::{Better, Metric};
 use units::{Bytes, Picos};
 use workloads::{
     Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, guest_footprint, will_it_scale,
+};
+
+use self::metric::{GIB, classed, metric, rate};
+pub(crate) use self::{
+    autonumabench::{Times, of_times},
+    warehouses::of_points,
 };
 
 /// The metrics of one cell, in the order in which tables show them.
@@ -89,8 +92,6 @@ fn fork_storm(outcome: &Outcome) -> Vec<Metric> {
         latency("reuse_fault_latency_ns", Phase::Reuse),
     ]
 }
-
-const GIB: f64 = (1_u64 << 30) as f64;
 
 fn blocks(tasks: &[TaskOutcome]) -> Vec<Metric> {
     let micros = |time: Picos| time.0 as f64 / 1e6;
@@ -242,20 +243,8 @@ fn latency_ns(iteration: &Iteration) -> f64 {
     iteration.faulting.0 as f64 / 1e3 / iteration.faults as f64
 }
 
-fn metric(name: &str, unit: &str, better: Better, samples: Vec<f64>) -> Metric {
-    Metric { name: name.to_owned(), class: None, part: None, unit: unit.to_owned(), better, samples }
-}
-
-fn classed(name: &str, class: &str, unit: &str, better: Better, samples: Vec<f64>) -> Metric {
-    Metric { class: Some(class.to_owned()), ..metric(name, unit, better, samples) }
-}
-
 /// The mean of rates over tasks: what one task of a set of equals would show. (The rates themselves are in `detail`.)
 fn harmonic_mean(rates: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = rates.len() as f64;
     count / rates.map(|rate| 1.0 / rate).sum::<f64>()
-}
-
-fn rate(count: u64, span: Picos) -> f64 {
-    count as f64 / span.as_secs_f64()
 }

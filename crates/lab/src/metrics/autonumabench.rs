@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use report::{Better, Metric};
 use workloads::{Outcome, TaskOutcome};
 
-use super::{GIB, classed};
+use super::metric::{GIB, classed};
 
 /// User, System and Elapsed of each program in seconds, the CPUs that it used in per cent, and GiB by node and page size.
 pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {

@@ -3,7 +3,7 @@
 use report::{Better, Metric, OF_ALL_CASES};
 use workloads::{Outcome, TaskOutcome};
 
-use super::{GIB, metric};
+use super::metric::{GIB, metric};
 
 /// Counters that a table has, each a sum of those of /proc/vmstat, which some kernels have by zone.
 const COUNTERS: [(&str, &[&str]); 11] = [

@@ -4,7 +4,7 @@ use os::Pattern;
 use report::{Better, Metric};
 use workloads::{TaskOutcome, numa_access::Access};
 
-use super::{GIB, classed, metric, rate};
+use super::metric::{GIB, classed, metric, rate};
 
 /// Bytes of an access of a sweep.
 const LINE: u64 = 64;

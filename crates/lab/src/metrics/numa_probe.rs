@@ -6,7 +6,7 @@ use report::{Better, Metric};
 use units::{Bytes, NodeId};
 use workloads::TaskOutcome;
 
-use super::classed;
+use super::metric::classed;
 
 /// Seconds of both phases, moves by how far they went, base pages by node at the end, and what the load got of the CPUs.
 pub(super) fn metrics(tasks: &[TaskOutcome]) -> Vec<Metric> {

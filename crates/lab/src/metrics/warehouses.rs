@@ -6,7 +6,7 @@ use report::{
 };
 use workloads::{Outcome, TaskOutcome};
 
-use super::{classed, metric, rate};
+use super::metric::{classed, metric, rate};
 
 /// Throughput of each point (with several JVMs their mean and deviation too), and the peaks.
 pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {
