@@ -32,7 +32,8 @@ pub(crate) use self::shown::{Shown, read};
 use self::zones::ZoneTables;
 pub use self::{
     columns::{Which, columns},
-    html::{PageWanted, Shows, page},
+    commands::PageWanted,
+    html::{Shows, page},
     map::{At, MapWanted, map},
     over_time::{series, stalls},
     print::{Causes, Format, Print},

@@ -7,14 +7,26 @@ use std::{
 
 use report::{Cell, Column, Target, html::Kernel, short::text::list};
 
-use super::{
-    html::PageWanted,
-    shown::{Shown, strange},
-};
+use super::shown::{Shown, strange};
 use crate::{
     plan::Seeds,
     suggest::{beside, command, path},
 };
+
+/// A page that a user asks for.
+#[derive(Clone, Debug)]
+pub struct PageWanted {
+    /// Result directories; columns of the first one are what others are compared with.
+    pub results: Vec<PathBuf>,
+    /// Only what was run with these seeds.
+    pub seeds: Option<Seeds>,
+    /// Kernels that are shown over time; else the first ones.
+    pub kernels: Vec<String>,
+    /// The case that is shown over time; else the first one with a map, or with samples.
+    pub case: Option<String>,
+    /// The file that it goes to.
+    pub output: PathBuf,
+}
 
 /// A sentence, and the command that it is about; empty where there is none.
 pub(super) type How = (String, String);

@@ -1,9 +1,6 @@
 //! Results as one page: what is compared, maps of memory, samples over time, distributions, time by cause.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::Path};
 
 use report::{
     Cell, Column, SamplesOf,
@@ -14,12 +11,12 @@ use report::{
 use units::Order;
 
 use super::{
-    commands::{self, How},
+    commands::{self, How, PageWanted},
     compare::{NoBaseline, comparison, in_words, marked, names},
     map::load,
     shown::{Shown, read, strange},
 };
-use crate::{plan::Seeds, source::unknown, usage::UsageError};
+use crate::{source::unknown, usage::UsageError};
 
 /// Rows of the first screen.
 const ROWS: usize = 5;
@@ -35,21 +32,6 @@ const STALLS: usize = 60;
 const DISTRIBUTIONS_MAX: usize = 60;
 /// Fewer samples than this in each run are no distribution.
 const SAMPLES_MIN: usize = 8;
-
-/// A page that a user asks for.
-#[derive(Clone, Debug)]
-pub struct PageWanted {
-    /// Result directories; columns of the first one are what others are compared with.
-    pub results: Vec<PathBuf>,
-    /// Only what was run with these seeds.
-    pub seeds: Option<Seeds>,
-    /// Kernels that are shown over time; else the first ones.
-    pub kernels: Vec<String>,
-    /// The case that is shown over time; else the first one with a map, or with samples.
-    pub case: Option<String>,
-    /// The file that it goes to.
-    pub output: PathBuf,
-}
 
 /// A page, and what is not on it.
 #[derive(Clone, Debug)]
