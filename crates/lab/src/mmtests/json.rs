@@ -6,7 +6,7 @@ use report::{Metric, brief};
 use serde::Deserialize;
 
 use super::{
-    Kind, TESTS, known_tests,
+    kind::{Kind, TESTS, known_tests},
     logs::{Numbers, of_2013, read_packed},
     read::Found,
     sysstate::Around,

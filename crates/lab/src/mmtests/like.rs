@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use report::{Key, Layout, Published};
 
-use super::Kind;
+use super::kind::Kind;
 use crate::{experiment::Experiment, plan::Identity, usage::UsageError};
 
 /// Rows of an experiment, and the columns that there are of it.

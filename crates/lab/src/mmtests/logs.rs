@@ -12,7 +12,10 @@ use std::{
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use report::{Metric, file_names};
 
-use super::{Kind, place, sysstate::wrong};
+use super::{
+    kind::{Kind, place},
+    sysstate::wrong,
+};
 use crate::{
     metrics::{self, Times},
     usage::UsageError,

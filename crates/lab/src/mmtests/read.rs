@@ -5,13 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use report::{Cell, Contents, Key, Layout, Metric, Record, Run, SCHEMA, Skip, Target, brief};
+use report::{Cell, Contents, Key, Layout, Measured, Metric, Record, Run, SCHEMA, Skip, Target, brief};
 
 use super::{
-    BESIDE, BESIDE_VERSION, Beside, Kind, Like, json, known_tests,
-    like::Wanted,
+    beside::{BESIDE, BESIDE_VERSION, Beside},
+    json,
+    kind::{Kind, known_tests, place},
+    like::{Like, Wanted},
     logs::{Logs, Numbers, names, read_packed},
-    nothing, place,
     sysstate::{self, Around},
 };
 use crate::{plan::Identity, presentation::Presentation, run::IDENTITY_FILE, usage::UsageError};
@@ -382,4 +383,21 @@ fn cell(key: Key, metrics: Vec<Metric>, found: &Found, parts: usize) -> Cell {
         max_rss_kib: 0,
     };
     Cell { schema: SCHEMA, key, measured, series: None, map: None, slow_path: None, footprint: None, run }
+}
+
+/// Measurements with nothing in them.
+pub(super) fn nothing() -> Measured {
+    Measured {
+        scored: true,
+        metrics: Vec::new(),
+        counters: BTreeMap::new(),
+        gauges: BTreeMap::new(),
+        duration: None,
+        causes: BTreeMap::new(),
+        extfrag: None,
+        memory: None,
+        checks: Vec::new(),
+        skipped: Vec::new(),
+        detail: serde_json::Value::Null,
+    }
 }

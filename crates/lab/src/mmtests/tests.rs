@@ -9,7 +9,7 @@ use std::{
 use report::{Cell, Duration, Key, Metric, RESULT_FILE, Record, Run, SCHEMA, Target};
 use tempfile::TempDir;
 
-use super::*;
+use super::{beside::BESIDE, read::nothing, *};
 use crate::{metrics, results, run::IDENTITY_FILE, usage::UsageError};
 
 fn key(kernel: &str, case: &str, seed: u64) -> Key {

@@ -10,9 +10,9 @@ use std::{
 use report::{Cell, Column, Duration, Metric, Record, file_names};
 
 use super::{
-    BESIDE, BESIDE_VERSION, Beside, CellBeside, Kind,
+    beside::{BESIDE, BESIDE_VERSION, Beside, CellBeside},
+    kind::{Kind, place},
     logs::Logs,
-    place,
     sysstate::{self, Around},
 };
 use crate::{plan::Seeds, results, usage::UsageError};
