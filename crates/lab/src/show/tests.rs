@@ -1,6 +1,6 @@
 //! Results of a few records, as they are printed.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 use linux::procfs::Capture;
 use report::{Check, Measured, Record, Run, SCHEMA, Store, System};
