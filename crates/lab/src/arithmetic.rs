@@ -7,7 +7,9 @@ mod table;
 use std::collections::BTreeSet;
 
 use linux::procfs::{Pageset, Snapshot, Zone};
-use mm::{MachineView, Marks, NodeView, PcpHigh, Settings, Variant, ZoneFigures, ZoneKind, ZoneView, variant::Named};
+use mm::{
+    MachineView, Marks, NodeView, PcpHigh, Settings, Variant, ZoneFigures, ZoneKind, ZoneView, rules::variant::Named,
+};
 use serde::{Deserialize, Serialize};
 use units::{CpuId, Frames, NodeId};
 

@@ -20,7 +20,7 @@ use linux::{
     probe::{self, Rounds, Setting},
     procfs::{Capture, Snapshot},
 };
-use mm::cost::Work;
+use mm::memory::cost::Work;
 use units::{Bytes, CpuId, Picos};
 
 use crate::{

@@ -346,7 +346,7 @@ fn keep_file(folder: &Path, bytes: &[u8]) -> Result<String, String> {
 }
 
 /// The hash of a state, and its frames on a machine.
-fn load_state(file: &Path, machine: &mm::MachineSpec) -> Result<(String, mm::state::FrameMap), String> {
+fn load_state(file: &Path, machine: &mm::MachineSpec) -> Result<(String, mm::whole::state::FrameMap), String> {
     let place = file.display();
     let state = State::load(file).map_err(|error| error.to_string())?;
     state.check_machine(machine).map_err(|problem| format!("{place}: {problem}"))?;

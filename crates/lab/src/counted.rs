@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use linux::procfs::{Capture, vmstat};
-use mm::{Variant, variant};
+use mm::{Variant, rules::variant};
 use report::{Cell, Column, Record, System, Target};
 use units::{Bytes, ExtfragClass};
 use workloads::{Workload, will_it_scale::LEAST_REPORTED};
@@ -82,7 +82,7 @@ fn of_captures(system: &System) -> Vec<String> {
 /// Those of the simulator on a machine, with rules.
 fn of_machine(machine: &Machine, rules: &Variant) -> Result<Vec<String>, String> {
     let config = simulated::config(machine, rules, Bytes(0), 1)?;
-    let balloon = linux::balloon::target(&machine.settings).map(|_| mm::balloon::BalloonSpec::default());
+    let balloon = linux::balloon::target(&machine.settings).map(|_| mm::guest::balloon::BalloonSpec::default());
     let names = sim::counter_names(&sim::Config { balloon, ..config });
     Ok(names.into_iter().filter(|name| is_counter(name)).map(str::to_owned).collect())
 }
@@ -135,7 +135,7 @@ fn is_gauge(name: &str) -> bool {
     const EVENTS: [&str; 5] =
         ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written", "nr_throttled_written"];
     (name.starts_with("nr_") && !EVENTS.contains(&name))
-        || ["workingset_nodes", footprint::GAUGE, mm::balloon::GAUGE, LEAST_REPORTED].contains(&name)
+        || ["workingset_nodes", footprint::GAUGE, mm::guest::balloon::GAUGE, LEAST_REPORTED].contains(&name)
 }
 
 #[cfg(test)]

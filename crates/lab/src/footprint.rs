@@ -13,7 +13,7 @@ use workloads::{Outcome, Workload};
 /// The gauge of the simulator: base pages of the guest that its host backs.
 pub(crate) const GAUGE: &str = "sim_host_resident";
 /// Base pages that are free, and those that a balloon holds, which nobody uses either.
-const FREE: [&str; 2] = ["nr_free_pages", mm::balloon::GAUGE];
+const FREE: [&str; 2] = ["nr_free_pages", mm::guest::balloon::GAUGE];
 /// Between two samples, at least.
 const EVERY: Picos = Picos::from_micros(100_000);
 /// Samples between two passes of reporting, at least.

@@ -31,7 +31,7 @@ use linux::{
     tracing::Watch,
     worker::{self, WorkerError},
 };
-use mm::variant::Named;
+use mm::rules::variant::Named;
 use report::{Column, Key, Record, Store, brief};
 use units::Bytes;
 

@@ -4,13 +4,15 @@ mod thp;
 
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
-    balloon::{BalloonSpec, Leaves},
-    disk::{DiskMedium, DiskSpec, Filesystem},
-    host::{Discard, HostSpec},
-    reporting::ReportingSpec,
+    file::disk::{DiskMedium, DiskSpec, Filesystem},
+    guest::{
+        balloon::{BalloonSpec, Leaves},
+        host::{Discard, HostSpec},
+        reporting::ReportingSpec,
+    },
+    rules::variant::BalloonDeflates,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
-    variant::BalloonDeflates,
 };
 use units::{
     Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos,
@@ -421,7 +423,7 @@ mod tests {
         let machine = Machine::load("two-node-2g", &setting::names()).unwrap();
         let read = |name: &str, value: &str| {
             let machine = with_settings(machine.clone(), &[(name.to_owned(), value.to_owned())]);
-            settings(&machine, &spec(&machine).unwrap().view(), mm::variant::named("v6.1"))
+            settings(&machine, &spec(&machine).unwrap().view(), mm::rules::variant::named("v6.1"))
         };
         let ratios = |value| read("vm.lowmem_reserve_ratio", value).map(|settings| settings.lowmem_reserve_ratio);
         assert_eq!(ratios("256 -1 32 0 0"), Ok(vec![256, 0, 32, 0, 0]), "as the kernel takes a negative one");
@@ -436,11 +438,11 @@ mod tests {
         for name in crate::source::names(crate::source::Kind::Machine) {
             let machine = Machine::load(&name, &linux::setting::names()).unwrap();
             let spec = spec(&machine).unwrap();
-            let settings = settings(&machine, &spec.view(), mm::variant::named("v6.1")).unwrap();
+            let settings = settings(&machine, &spec.view(), mm::rules::variant::named("v6.1")).unwrap();
             let managed: Frames = spec.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed).sum();
             assert!(managed.bytes() < machine.memory() && managed.bytes().0 * 10 > machine.memory().0 * 8, "{name}");
             assert!(settings.min_free_kbytes > 1000, "{name}");
-            let mm = mm::Mm::new(&spec, *mm::variant::named("v6.1"), &settings);
+            let mm = mm::Mm::new(&spec, *mm::rules::variant::named("v6.1"), &settings);
             assert_eq!(mm.zones().len(), spec.nodes.iter().map(|node| node.zones.len()).sum::<usize>(), "{name}");
         }
     }
@@ -448,8 +450,8 @@ mod tests {
     #[test]
     fn balancing_is_refused_where_the_rules_have_another_form_of_it() {
         let check = |name: &str, setting: &str, value: &str| {
-            let (base, patches) = mm::variant::split_patches(name).unwrap();
-            let rules = mm::variant::patched(base, &patches);
+            let (base, patches) = mm::rules::variant::split_patches(name).unwrap();
+            let rules = mm::rules::variant::patched(base, &patches);
             check_settings(&[(setting.to_owned(), value.to_owned())], &rules)
         };
         let size = "kernel.numa_balancing_scan_size_mb";
@@ -459,7 +461,7 @@ mod tests {
             assert_eq!(check(name, NUMA_BALANCING, "1"), Ok(()), "{name}");
             assert_eq!(check(name, size, "64"), Ok(()), "{name}");
         }
-        let without = Variant { numa_balancing: false, ..*mm::variant::named("v6.1") };
+        let without = Variant { numa_balancing: false, ..*mm::rules::variant::named("v6.1") };
         let is_on = |value: &str| check_settings(&[(NUMA_BALANCING.to_owned(), value.to_owned())], &without);
         assert!(is_on("1").is_err() && is_on("0").is_ok());
         for (name, setting, value) in [
@@ -479,7 +481,7 @@ mod tests {
     fn a_kernel_starts_with_what_its_marks_leave_of_memory_and_swap_is_none_of_it() {
         let machine = Machine::load("one-node-512m", &setting::names()).unwrap();
         assert!(machine.swap > Bytes(0));
-        let rules = mm::variant::named("v6.1");
+        let rules = mm::rules::variant::named("v6.1");
         let start = |name: &str, value: &str| {
             check_start(&with_settings(machine.clone(), &[(name.to_owned(), value.to_owned())]), rules)
         };

@@ -10,7 +10,7 @@ use lab::arithmetic::{ArithmeticError, LiveState, Phase, ZoneComparison, compare
 use linux::procfs::{Capture, Snapshot, buddyinfo, pagetypeinfo, vmstat};
 use mm::{
     PcpHigh, Variant, ZoneKind,
-    variant::{self, Named},
+    rules::variant::{self, Named},
 };
 use recordings::recording;
 use units::{Frames, NodeId};

@@ -9,17 +9,20 @@ use std::{fs, process::Command};
 
 use mm::{
     AllocRequest, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
-    address_space::{AddressSpace, MMAP_BASE},
     compact::kcompactd::CompactMemory,
-    cost::{Prices, Work},
-    cx::Cx,
-    event::{Counters, Event},
-    fault::{Access, FaultDone},
-    step::Step,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        cost::{Prices, Work},
+        cx::Cx,
+        event::{Counters, Event},
+        step::Step,
+    },
+    rules::variant::named,
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        vma::PageRange,
+    },
     thp::ThpEnabled,
-    touch::Touch,
-    variant::named,
-    vma::PageRange,
 };
 use nix::{sys::time::TimeValLike, time::ClockId};
 use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time};

@@ -3,6 +3,8 @@
 //!
 //! Compacting a zone moves pages from its lower part to free frames in its upper part, until there is a free block of the
 //! order wanted. `control.rs` is one run over a zone; its two scanners are in files of their own.
+//!
+//! Floor 4: this room is compaction and kcompactd. Files here use floors 0 to 3 and migration.
 
 mod control;
 mod fast;
@@ -18,15 +20,19 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
-    buddy::Capture,
-    cx::Cx,
-    event::Event,
-    frame::{Held, Holdings},
-    gfp::{AllocRequest, Mark},
+    memory::{
+        buddy::Capture,
+        cx::Cx,
+        event::Event,
+        frame::{Held, Holdings},
+        pageblock::ZoneIndex,
+        step::Step,
+    },
     migrate::MigrateMode,
-    pageblock::ZoneIndex,
-    step::Step,
-    variant::{CompactStall, SlowPath},
+    rules::{
+        gfp::{AllocRequest, Mark},
+        variant::{CompactStall, SlowPath},
+    },
 };
 
 pub(crate) use control::CompactControl;

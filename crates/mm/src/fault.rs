@@ -1,34 +1,40 @@
 //! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
 //! Differs: memory that is out ends the task, where the kernel would call the OOM killer once more.
 //!
-//! A phase that asks for memory (`alloc::slow`) is taken again when there is some; so it allocates before it does anything else.
+//! A phase that asks for memory (`slow.rs`) is taken again when there is some; so it allocates before it does anything else.
+//!
+//! Floor 5: this room is page faults, and what user code does to memory: touches, accesses, pins. Files here use floors 0 to 4.
+//! Begin with [`Fault`].
 
+pub mod access;
+pub mod gup;
 mod huge;
+pub mod touch;
 
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm, SpaceId, Spaces,
-    address_space::AddressSpace,
-    alloc::NoMemory,
-    cost::Cause,
-    cx::Cx,
-    event::Event,
-    frame::{FrameFlag, Held, Holdings},
-    gfp::AllocRequest,
-    huge_cow::HugeCopy,
-    mempolicy::Mempolicy,
-    numa_balancing::HintFault,
-    numa_hint,
-    page_cache::{FileFault, FileWent},
-    page_table::{Pmd, PmdSlot, TableId},
-    primitive,
-    pte::Pte,
-    step::{Step, Wait},
+    file::page_cache::{FileFault, FileWent},
+    memory::{
+        alloc::NoMemory,
+        cost::Cause,
+        cx::Cx,
+        event::Event,
+        frame::{FrameFlag, Held, Holdings},
+        primitive,
+        step::{Step, Wait},
+    },
+    numa::{numa_balancing::HintFault, numa_hint},
+    rules::{gfp::AllocRequest, mempolicy::Mempolicy, variant::CowReuse},
+    space::{
+        address_space::AddressSpace,
+        page_table::{Pmd, PmdSlot, TableId},
+        pte::Pte,
+        vma::PageRange,
+    },
     swap::{SwapIn, Went},
-    thp::HugeTry,
-    variant::CowReuse,
-    vma::PageRange,
+    thp::{HugeTry, huge_cow::HugeCopy},
 };
 
 /// The access that user code tried.

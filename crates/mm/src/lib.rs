@@ -1,194 +1,151 @@
 //! The Linux physical-memory manager: mechanism and policy, without clock, I/O or threads.
 //!
-//! | Linux                    | here                           | left out |
-//! |--------------------------|--------------------------------|----------|
-//! | `include/linux/mmzone.h` | `zone.rs`                      | HighMem (64-bit only) |
-//! | `include/linux/mmzone.h` | `zone_state.rs`, `lru_kind.rs` | |
-//! | arch/x86/kernel/e820.c, ACPI | `machine.rs`               | ranges |
-//! | `include/linux/mmzone.h` | `pageblock.rs`                 | |
-//! | `include/linux/mm_types.h` | `frame.rs`, `frame/`         | |
-//! | `mm/slab_common.c`       | `slab.rs`, `slab/kinds.rs`     | caches but those of VMAs, processes, files and XFS |
-//! | `mm/slub.c`              | `slab/slub.rs`                 | partial slabs of other nodes, sheaves (6.18) |
-//! | `mm/slab.c`              | `slab/arrays.rs`, `slab/layout.rs`, `slab/reap.rs` | colours, lists off slabs, mempolicy |
-//! | `include/linux/list.h`, `list_lru.h` | `list.rs`, `list_order.rs` | |
-//! | `include/linux/gfp.h`    | `gfp.rs`                       | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC` |
-//! | `mm/page_alloc.c`        | `alloc.rs`, `alloc/fair.rs`    | zone reclaim, cpusets |
-//! | `mm/page_alloc.c`        | `alloc/stall.rs` (a patch of 2018) | stalls of tasks that cannot ask for memory |
-//! | `mm/page_alloc.c`        | `alloc/slow.rs`, `alloc/slow/`, `alloc/lent.rs` | reserves for tasks that reclaim |
-//! | `mm/oom_kill.c`          | `oom.rs`                       | scores set by users, the reaper's work, memcg |
-//! | `mm/page_alloc.c`        | `buddy.rs`                     | |
-//! | `mm/shuffle.c`           | `shuffle.rs`, `splitmix.rs`                   | |
-//! | `mm/page_reporting.c`    | `reporting.rs`                 | |
-//! | `mm/page_poison.c`       | `poison.rs`                    | pages that compaction takes from free lists |
-//! | `drivers/virtio/virtio_balloon.c` | `balloon.rs`          | migration of its pages, statistics |
-//! | `virt/kvm/kvm_main.c`    | `host.rs`                      | what the guest's kernel reads again |
-//! | `mm/page_alloc.c`        | `fallback.rs`                  | CMA |
-//! | `mm/page_alloc.c`        | `reserve.rs`                   | the limits of 6.8 and later |
-//! | `mm/page_alloc.c`        | `pcp.rs`, `pcp/`               | tuning of `high` and batch at run time, CPU hotplug |
-//! | `mm/page_alloc.c`        | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug |
-//! | `mm/page_alloc.c`        | `watermark.rs`                 | `totalreserve_pages`; the boost is in `zone_state.rs` |
-//! | `mm/mmap.c`, `mm/madvise.c` | `vma.rs`, `vma/`, `address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
-//! | `mm/mincore.c`           | `address_space.rs`             | pages of files that are cached and not mapped |
-//! | `mm/memory.c`            | `page_table.rs`, `page_table/`, `pte.rs`, `unmap.rs`, `fork.rs` | devices |
-//! | `mm/memory.c`            | `fault.rs`, `fault/`, `swap/fault.rs`, `page_cache/fault.rs` | userfaultfd, device memory |
-//! | `mm/gup.c`               | `gup.rs`                       | pins of pages of files, several pins of one page |
-//! | `mm/mmu_gather.c`        | `mmu_gather.rs`                | |
-//! | `arch/x86/mm/tlb.c`      | `primitive.rs`, `tlb.rs`       | lazy TLBs, PCIDs, the heuristics before 3.17 |
-//! | `kernel/locking/qspinlock.c` | `spin.rs`                  | the queue |
-//! | `mm/huge_memory.c`       | `thp.rs`, `split.rs`           | huge pages of files, sizes other than the PMD's, memcg |
-//! | `mm/huge_memory.c`       | `huge_cow.rs`, `huge_zero.rs`  | |
-//! | `mm/compaction.c`        | `compact.rs`, `compact/`       | CMA, pages of drivers |
-//! | `mm/migrate.c`           | `migrate.rs`, `migrate/`       | pages of drivers, `mbind` with `MPOL_MF_MOVE` |
-//! | `mm/filemap.c`           | `folio_lock.rs`                | all but the lock of a folio |
-//! | `mm/filemap.c`, `readahead.c`, `fadvise.c` | `page_cache.rs`, `page_cache/` | large folios, `try_context_readahead` |
-//! | `mm/truncate.c`, `mm/page-writeback.c` | `page_cache/`    | |
-//! | `fs/fs-writeback.c`      | `page_cache/flusher.rs`        | inodes themselves |
-//! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `page_cache/` | contents of directories, quotas, attributes |
-//! | `fs/xfs`                 | `page_cache/xfs.rs`, `page_cache/xfs/` | all but what a journal and its buffers need |
-//! | `block/blk-mq.c`         | `disk.rs`                      | schedulers, priorities |
-//! | `mm/swap.c`              | `lru.rs`, `lru/`               | batches of rotations, the unevictable list |
-//! | `mm/vmscan.c`            | `reclaim.rs`, `reclaim/`       | memcg, MGLRU, demotion, vmpressure |
-//! | `mm/vmscan.c`            | `kswapd.rs`, `kswapd/`         | |
-//! | `mm/vmscan.c`            | `shrinker.rs`                  | |
-//! | `mm/mempolicy.c`, `mm/mprotect.c` | `mempolicy.rs`, `numa_hint.rs` | policies of VMAs, weights |
-//! | `kernel/sched/fair.c`    | `numa_balancing.rs`, `numa_balancing/` | far nodes among near ones |
-//! | (none: user code)        | `touch.rs`, `access.rs`, `access/` | |
-//! | `mm/backing-dev.c`       | `reclaim/throttle.rs`, `disk.rs` | congestion of other devices than the disk |
-//! | `mm/workingset.c`        | `workingset.rs`                | reclaim of nodes that hold only shadows |
+//! | Linux | here | left out |
+//! |-------|------|----------|
+//! | **rules** | `rules.rs` | |
+//! | `include/linux/mmzone.h` | `rules/zone.rs` | HighMem (64-bit only) |
+//! | arch/x86/kernel/e820.c, ACPI | `rules/machine.rs` | ranges |
+//! | `include/linux/gfp.h` | `rules/gfp.rs` | `__GFP_FS`, `__GFP_IO`, `__GFP_NOFAIL`, `__GFP_MEMALLOC` |
+//! | `mm/mempolicy.c`, `mm/mprotect.c` | `rules/mempolicy.rs`, `numa/numa_hint.rs` | policies of VMAs, weights |
+//! | (several) | `rules/variant.rs`, `rules/variant/` | 32-bit rules, configurations without SMP |
+//! | **memory** | `memory.rs` | |
+//! | `include/linux/mmzone.h` | `memory/zone_state.rs`, `memory/lru_kind.rs` | |
+//! | `include/linux/mmzone.h` | `memory/pageblock.rs` | |
+//! | `include/linux/mm_types.h` | `memory/frame.rs`, `memory/frame/` | |
+//! | `mm/slab_common.c` | `memory/slab.rs`, `memory/slab/kinds.rs` | caches but those of VMAs, processes, files and XFS |
+//! | `mm/slub.c` | `memory/slab/slub.rs` | partial slabs of other nodes, sheaves (6.18) |
+//! | `mm/slab.c` | `memory/slab/arrays.rs`, `memory/slab/layout.rs`, `memory/slab/reap.rs` | colours, lists off slabs, mempolicy |
+//! | `include/linux/list.h`, `list_lru.h` | `memory/list.rs`, `memory/list_order.rs` | |
+//! | `mm/page_alloc.c` | `memory/alloc.rs`, `memory/alloc/fair.rs` | zone reclaim, cpusets |
+//! | `mm/page_alloc.c` | `memory/buddy.rs` | |
+//! | `mm/shuffle.c` | `memory/shuffle.rs`, `memory/splitmix.rs` | |
+//! | `mm/page_poison.c` | `memory/poison.rs` | pages that compaction takes from free lists |
+//! | `mm/page_alloc.c` | `memory/fallback.rs` | CMA |
+//! | `mm/page_alloc.c` | `memory/reserve.rs` | the limits of 6.8 and later |
+//! | `mm/page_alloc.c` | `memory/pcp.rs`, `memory/pcp/` | tuning of `high` and batch at run time, CPU hotplug |
+//! | `mm/page_alloc.c` | `memory/node.rs`, `memory/per_node.rs`, `memory/per_zone.rs` | hotplug |
+//! | `mm/page_alloc.c` | `memory/watermark.rs` | `totalreserve_pages`; the boost is in `zone_state.rs` |
+//! | `arch/x86/mm/tlb.c` | `memory/primitive.rs`, `memory/tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
+//! | `kernel/locking/qspinlock.c` | `memory/spin.rs` | the queue |
+//! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `memory/event.rs`, `whole/vmstat.rs` | counts by CPU; events of what is not here |
+//! | `mm/page_owner.c` | `memory/block_census.rs`, `whole/block_map.rs` | who asked for a page |
+//! | (none: hardware) | `memory/bandwidth.rs`, `memory/bandwidth/`, `memory/line.rs`, `memory/cost/latency.rs`, `memory/cost/walk.rs` | |
+//! | (none: steps and prices) | `memory/step.rs`, `memory/cx.rs`, `memory/cost.rs`, `memory/cost/` | |
+//! | **folio** | `folio.rs` | |
+//! | `mm/filemap.c` | `folio/folio_lock.rs` | all but the lock of a folio |
+//! | `mm/swap.c` | `folio/lru.rs`, `folio/lru/` | batches of rotations, the unevictable list |
+//! | `mm/workingset.c` | `folio/workingset.rs` | reclaim of nodes that hold only shadows |
+//! | `mm/rmap.c` | `folio/rmap.rs`, `space/spaces.rs` | the locks of `anon_vma`s and files |
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs`, `swap/` | huge pages, clusters per CPU, more devices |
-//! | `mm/rmap.c`              | `rmap.rs`, `spaces.rs`         | the locks of `anon_vma`s and files |
-//! | `mm/khugepaged.c`        | `khugepaged.rs`, `khugepaged/`, `watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
-//! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `event.rs`, `vmstat.rs` | counts by CPU; events of what is not here |
-//! | /proc/kpageflags         | `state.rs`, `state/`           | files on disks, caches of slabs, who maps what |
-//! | `mm/page_owner.c`        | `block_census.rs`, `block_map.rs` | who asked for a page |
-//! | `kernel/kthread.c`       | `daemon.rs`, `news.rs`         | when and where a thread runs: `sim` decides that |
-//! | (none: hardware)         | `bandwidth.rs`, `bandwidth/`, `line.rs`, `cost/latency.rs`, `cost/walk.rs` | |
-//! | (none: steps and prices) | `step.rs`, `cx.rs`, `cost.rs`, `cost/` | |
-//! | (none: tests)            | `check.rs`, `check/`, `mistake.rs` | |
-//! | (several)                | `variant.rs`, `variant/`       | 32-bit rules, configurations without SMP |
+//! | **file** | `file.rs` | |
+//! | `mm/filemap.c`, `readahead.c`, `fadvise.c` | `file/page_cache.rs`, `file/page_cache/` | large folios, `try_context_readahead` |
+//! | `mm/truncate.c`, `mm/page-writeback.c` | `file/page_cache/` | |
+//! | `fs/fs-writeback.c` | `file/page_cache/flusher.rs` | inodes themselves |
+//! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `file/page_cache/` | contents of directories, quotas, attributes |
+//! | `fs/xfs` | `file/page_cache/xfs.rs`, `file/page_cache/xfs/` | all but what a journal and its buffers need |
+//! | `block/blk-mq.c` | `file/disk.rs` | schedulers, priorities |
+//! | **space** | `space.rs` | |
+//! | `mm/mmap.c`, `mm/madvise.c` | `space/vma.rs`, `space/vma/`, `space/address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
+//! | `mm/mincore.c` | `space/address_space.rs` | pages of files that are cached and not mapped |
+//! | `mm/memory.c` | `space/page_table.rs`, `space/page_table/`, `space/pte.rs`, `space/unmap.rs`, `space/fork.rs` | devices |
+//! | `mm/mmu_gather.c` | `space/mmu_gather.rs` | |
+//! | `mm/migrate.c` | `migrate.rs`, `migrate/` | pages of drivers, `mbind` with `MPOL_MF_MOVE` |
+//! | `mm/compaction.c` | `compact.rs`, `compact/` | CMA, pages of drivers |
+//! | `mm/vmscan.c` | `reclaim.rs`, `reclaim/` | memcg, MGLRU, demotion, vmpressure |
+//! | `mm/vmscan.c` | `reclaim/kswapd.rs`, `reclaim/kswapd/` | |
+//! | `mm/vmscan.c` | `reclaim/shrinker.rs` | |
+//! | `mm/backing-dev.c` | `reclaim/throttle.rs`, `file/disk.rs` | congestion of other devices than the disk |
+//! | `mm/page_alloc.c` | `slow/stall.rs` (a patch of 2018) | stalls of tasks that cannot ask for memory |
+//! | `mm/page_alloc.c` | `slow.rs`, `slow/`, `memory/alloc/lent.rs` | reserves for tasks that reclaim |
+//! | `mm/oom_kill.c` | `slow/oom.rs` | scores set by users, the reaper's work, memcg |
+//! | `mm/huge_memory.c` | `thp.rs`, `reclaim/split.rs` | huge pages of files, sizes other than the PMD's, memcg |
+//! | `mm/huge_memory.c` | `thp/huge_cow.rs`, `space/huge_zero.rs` | |
+//! | `mm/khugepaged.c` | `thp/khugepaged.rs`, `thp/khugepaged/`, `memory/watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
+//! | `mm/memory.c` | `fault.rs`, `fault/`, `swap/fault.rs`, `file/page_cache/fault.rs` | userfaultfd, device memory |
+//! | `mm/gup.c` | `fault/gup.rs` | pins of pages of files, several pins of one page |
+//! | (none: user code) | `fault/touch.rs`, `fault/access.rs`, `fault/access/` | |
+//! | **numa** | `numa.rs` | |
+//! | `kernel/sched/fair.c` | `numa/numa_balancing.rs`, `numa/numa_balancing/` | far nodes among near ones |
+//! | **guest** | `guest.rs` | |
+//! | `mm/page_reporting.c` | `guest/reporting.rs` | |
+//! | `drivers/virtio/virtio_balloon.c` | `guest/balloon.rs` | migration of its pages, statistics |
+//! | `virt/kvm/kvm_main.c` | `guest/host.rs` | what the guest's kernel reads again |
+//! | **whole** | `whole.rs` | |
+//! | /proc/kpageflags | `whole/state.rs`, `whole/state/` | files on disks, caches of slabs, who maps what |
+//! | `kernel/kthread.c` | `whole/daemon.rs`, `memory/news.rs` | when and where a thread runs: `sim` decides that |
+//! | (none: tests) | `whole/check.rs`, `whole/check/`, `guest/mistake.rs` | |
 //!
 //! [`zone_figures`] says what a kernel writes into its zones, given nothing but present and managed frames, CPUs and
 //! settings. [`Mm`] is the memory itself.
 
-pub mod access;
-pub mod address_space;
-pub mod alloc;
-pub mod balloon;
-mod bandwidth;
-mod block_census;
-mod block_map;
-pub mod buddy;
-pub mod check;
 pub mod compact;
-pub mod cost;
-pub mod cx;
-pub mod daemon;
-pub mod disk;
-pub mod event;
-pub mod fallback;
 pub mod fault;
-mod folio_lock;
-pub mod fork;
-pub mod frame;
-pub mod gfp;
-pub mod gup;
-pub mod host;
-mod huge_cow;
-pub mod huge_zero;
-pub mod khugepaged;
-pub mod kswapd;
-pub mod line;
-pub mod list;
-mod list_order;
-pub mod lru;
-pub mod lru_kind;
-pub mod machine;
-pub mod mempolicy;
+pub mod file;
+pub mod folio;
+pub mod guest;
+pub mod memory;
 pub mod migrate;
-pub mod mistake;
-mod mmu_gather;
-pub mod news;
-pub mod node;
-pub mod numa_balancing;
-pub mod numa_hint;
-mod oom;
-pub mod page_cache;
-pub mod page_table;
-pub mod pageblock;
-pub mod pcp;
-mod per_node;
-mod per_zone;
-pub mod poison;
-mod primitive;
-pub mod pte;
-mod reclaim;
-pub mod reporting;
-mod reserve;
-pub mod rmap;
-mod shrinker;
-mod shuffle;
-pub mod slab;
+pub mod numa;
+pub mod reclaim;
+pub mod rules;
+pub mod slow;
 #[cfg(test)]
 #[path = "../tests/soak/mod.rs"]
 mod soak;
-pub mod spaces;
-pub mod spin;
-pub mod split;
-mod splitmix;
-pub mod state;
-pub mod step;
+pub mod space;
 pub mod swap;
 pub mod thp;
-pub mod tlb;
-pub mod touch;
-pub mod unmap;
-pub mod variant;
-pub mod vma;
-pub mod vmstat;
-pub mod watermark;
-mod workingset;
-pub mod zone;
-pub mod zone_state;
+pub mod whole;
 
 use serde::{Deserialize, Serialize};
 use units::{CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
 
-pub use block_map::{Band, BlockUse, ZoneCompaction};
-pub use fallback::Extfrag;
-pub use frame::{ControlId, FamilyId, Frame, FrameTable, SpaceId};
-pub use gfp::{AllocRequest, Mark, Mobility, Urgency};
-pub use machine::{MachineSpec, NodeSpec, ZoneSpec};
-pub use mempolicy::{Mempolicy, NodeMask};
-pub use node::Node;
-pub use pageblock::MigrateType;
-pub use pcp::{PcpHigh, PcpLimits};
-pub use per_node::PerNode;
-pub use spaces::Spaces;
-pub use variant::{UnknownRelease, Variant};
-pub use watermark::{Marks, automatic_min_free_kbytes};
-pub use zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView};
-pub use zone_state::ZoneState;
+pub use self::{
+    memory::{
+        fallback::Extfrag,
+        frame::{ControlId, FamilyId, Frame, FrameTable, SpaceId},
+        node::Node,
+        pageblock::MigrateType,
+        pcp::{PcpHigh, PcpLimits},
+        per_node::PerNode,
+        watermark::{Marks, automatic_min_free_kbytes},
+        zone_state::ZoneState,
+    },
+    rules::{
+        gfp::{AllocRequest, Mark, Mobility, Urgency},
+        machine::{MachineSpec, NodeSpec, ZoneSpec},
+        mempolicy::{Mempolicy, NodeMask},
+        variant::{UnknownRelease, Variant},
+        zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView},
+    },
+    space::spaces::Spaces,
+    whole::block_map::{Band, BlockUse, ZoneCompaction},
+};
 
-use bandwidth::Bandwidth;
-use compact::kcompactd::Compaction;
-use cost::{Latency, Prices, latency::Beside};
-use cx::Cx;
-use event::Counters;
-use folio_lock::FolioWaits;
-use huge_zero::HugeZero;
-use khugepaged::{Khugepaged, ThpAvail};
-use lru::Lru;
-use lru_kind::LruKind;
-use news::News;
-use oom::Oom;
-use page_cache::PageCache;
-use pageblock::ZoneIndex;
-use per_zone::PerZone;
-use rmap::Rmap;
-use shrinker::Shrinkers;
-use slab::Slabs;
-use swap::Swap;
-use thp::Thp;
+use self::{
+    compact::kcompactd::Compaction,
+    file::page_cache::PageCache,
+    folio::{folio_lock::FolioWaits, lru::Lru, rmap::Rmap},
+    memory::{
+        bandwidth::Bandwidth,
+        cost::{Latency, Prices, latency::Beside},
+        cx::Cx,
+        event::Counters,
+        lru_kind::LruKind,
+        news::News,
+        pageblock::ZoneIndex,
+        per_zone::PerZone,
+        slab::Slabs,
+    },
+    reclaim::shrinker::Shrinkers,
+    slow::oom::Oom,
+    space::huge_zero::HugeZero,
+    swap::Swap,
+    thp::{
+        Thp,
+        khugepaged::{Khugepaged, ThpAvail},
+    },
+};
 
 /// The arithmetic of one zone. All quantities are frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,7 +187,7 @@ pub struct Mm {
     /// Files, and their pages.
     pub cache: PageCache,
     /// Mappings of files whose process ended in the middle of unmapping them.
-    pub(crate) orphan_maps: Vec<(FamilyId, vma::FileMap)>,
+    pub(crate) orphan_maps: Vec<(FamilyId, space::vma::FileMap)>,
     shrinkers: Shrinkers,
     /// `vm.swappiness`: how much rather anonymous memory is reclaimed than files, 100 is even.
     pub swappiness: u32,
@@ -242,19 +199,19 @@ pub struct Mm {
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
-    pins: rmap::Pins,
+    pins: folio::rmap::Pins,
     oom: Oom,
     /// The host below, where this memory is a guest's.
-    host: Option<Box<host::Host>>,
+    host: Option<Box<guest::host::Host>>,
     /// The device that takes reports of free blocks, if there is one.
-    reporting: Option<Box<reporting::Reporting>>,
+    reporting: Option<Box<guest::reporting::Reporting>>,
     /// The pattern written over freed pages, and whether the balloon's device knows of it (`VIRTIO_BALLOON_F_PAGE_POISON`).
-    on_free: poison::OnFree,
+    on_free: memory::poison::OnFree,
     device_knows_poison: bool,
     /// The guest's balloon, if there is one.
-    balloon: Option<Box<balloon::Balloon>>,
+    balloon: Option<Box<guest::balloon::Balloon>>,
     /// Automatic NUMA balancing, where that is on.
-    numa: Option<Box<numa_balancing::NumaBalancing>>,
+    numa: Option<Box<numa::numa_balancing::NumaBalancing>>,
     /// News that other tasks and threads have not heard of yet.
     news: Vec<News>,
     zones: PerZone<ZoneState>,
@@ -301,7 +258,7 @@ impl Mm {
             }
         }
         let nodes = Node::all(machine, &places);
-        let homes = node::homes(machine, &nodes);
+        let homes = memory::node::homes(machine, &nodes);
         let node_of_zone: Vec<NodeId> = places.iter().map(|(node, _)| *node).collect();
         let lru = Lru::new(variant.lru_by, machine, &node_of_zone, cpu_nodes.len());
         let (rmap, thp, slabs) = (Rmap::default(), Thp::default(), Slabs::new(machine, &cpu_nodes, settings, &variant));
@@ -330,14 +287,14 @@ impl Mm {
             beside: Beside::default(),
             compaction: Compaction::new(settings),
             folio_waits,
-            pins: rmap::Pins::default(),
+            pins: folio::rmap::Pins::default(),
             oom: Oom::default(),
             host: None,
             reporting: None,
-            on_free: poison::OnFree::of(settings),
+            on_free: memory::poison::OnFree::of(settings),
             device_knows_poison: settings.device_knows_poison,
             balloon: None,
-            numa: numa_balancing::NumaBalancing::of(machine, &variant, settings),
+            numa: numa::numa_balancing::NumaBalancing::of(machine, &variant, settings),
             news: Vec::new(),
             zones: PerZone::new(zones),
             homes,
@@ -371,8 +328,8 @@ impl Mm {
 
     /// Replaces the kernel's rules at this instant, for all that it has: the only way to change them.
     ///
-    /// Refuses, and changes nothing, when rules differ that only a boot can change ([`variant::Changes`]).
-    pub fn set_variant(&mut self, variant: Variant) -> Result<(), variant::NeedsBoot> {
+    /// Refuses, and changes nothing, when rules differ that only a boot can change ([`rules::variant::Changes`]).
+    pub fn set_variant(&mut self, variant: Variant) -> Result<(), rules::variant::NeedsBoot> {
         self.variant.check_change(&variant)?;
         self.variant = variant;
         Ok(())
@@ -410,7 +367,7 @@ impl Mm {
             // All, before there is less.
             gauges.push(("sim_report_least_millionths", self.least_reported().unwrap_or(1_000_000)));
         }
-        gauges.extend(self.balloon_pages().map(|pages| (balloon::GAUGE, pages)));
+        gauges.extend(self.balloon_pages().map(|pages| (guest::balloon::GAUGE, pages)));
         gauges
     }
 
@@ -452,7 +409,7 @@ impl Mm {
         }
         if !latency.handover.is_empty() {
             assert!(is_square(&latency.handover), "a figure for each pair of nodes");
-            let of_page = |line: &Picos| Picos(line.0 * cost::Pattern::Sweep.accesses());
+            let of_page = |line: &Picos| Picos(line.0 * memory::cost::Pattern::Sweep.accesses());
             let handovers = latency.handover.iter().map(|row| row.iter().map(of_page).collect()).collect();
             self.bandwidth.flows.set_handovers(handovers);
         }
@@ -513,7 +470,7 @@ fn cpu_nodes(machine: &MachineSpec) -> Vec<NodeId> {
 
 /// The figures of every zone, in the order of the machine's nodes and their zones.
 pub fn zone_figures(machine: &MachineView, settings: &Settings, rules: &Variant) -> Vec<ZoneFigures> {
-    let shares = watermark::Shares::of(machine, settings, rules);
+    let shares = memory::watermark::Shares::of(machine, settings, rules);
     let mut figures = Vec::new();
     for node in &machine.nodes {
         for (index, zone) in node.zones.iter().enumerate() {
@@ -522,8 +479,8 @@ pub fn zone_figures(machine: &MachineView, settings: &Settings, rules: &Variant)
                 node: node.id,
                 kind: zone.kind,
                 marks,
-                protection: watermark::protection(node, index, &settings.lowmem_reserve_ratio, rules),
-                pcp: pcp::limits(zone.managed, marks.low, machine.local_cpus(node), settings, rules),
+                protection: memory::watermark::protection(node, index, &settings.lowmem_reserve_ratio, rules),
+                pcp: memory::pcp::limits(zone.managed, marks.low, machine.local_cpus(node), settings, rules),
             });
         }
     }
@@ -544,7 +501,7 @@ mod tests {
         };
         let machine = MachineView { nodes: vec![node(0, 2, 4 << 20), node(3, 0, 1 << 20)] };
         let settings = Settings { min_free_kbytes: 67584, ..Settings::default() };
-        let figures = zone_figures(&machine, &settings, variant::named("v6.1"));
+        let figures = zone_figures(&machine, &settings, rules::variant::named("v6.1"));
         let order: Vec<_> = figures.iter().map(|f| (f.node.0, f.kind)).collect();
         let both = |node| [(node, ZoneKind::Normal), (node, ZoneKind::Movable)];
         assert_eq!(order, [both(0), both(3)].concat());

@@ -4,6 +4,8 @@
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
 //! between them its entries say that it is on its way, and a task that comes across one waits.
+//!
+//! Floor 4: this room is migration, and whose pages go where (`misplaced.rs`, `to_node.rs`). Files here use floors 0 to 3.
 
 mod huge;
 pub mod misplaced;
@@ -15,14 +17,18 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
-    cost::Cause,
-    cx::Cx,
-    event::Event,
-    frame::{Frame, FrameFlag, Held, Holdings},
-    primitive,
-    pte::Pte,
-    spaces::{Entry, Mapping},
-    step::{RUN, Wait},
+    memory::{
+        cost::Cause,
+        cx::Cx,
+        event::Event,
+        frame::{Frame, FrameFlag, Held, Holdings},
+        primitive,
+        step::{RUN, Wait},
+    },
+    space::{
+        pte::Pte,
+        spaces::{Entry, Mapping},
+    },
     swap::SlotFlag,
 };
 

@@ -4,6 +4,9 @@
 //!
 //! A pass over a node, or over a zone that has lists of its own, is data
 //! ([`NodeScan`]): each step takes folios off a list, or decides what becomes of those that were taken, or ages an active list.
+//!
+//! Floor 4: this room is reclaim, kswapd, shrinkers, and the split of huge pages that reclaim meets. Files here use floors 0 to 3.
+//! Begin with `direct.rs` for a task and `kswapd.rs` for the thread.
 
 mod active;
 mod amounts;
@@ -11,22 +14,27 @@ mod by_zone;
 mod direct;
 mod file;
 mod folio;
+pub mod kswapd;
 mod quiet;
+pub(crate) mod shrinker;
+pub mod split;
 mod throttle;
 
 use units::{NodeId, Order, Pfn, Time};
 
 use crate::{
     Mm, Spaces,
-    cx::Cx,
-    event::Event,
-    frame::{Held, Holdings},
-    lru::Taken,
-    lru_kind::LruKind,
-    pageblock::ZoneIndex,
-    shrinker::SlabScan,
-    step::{RUN, Step, Wait},
-    zone::ZoneKind,
+    folio::lru::Taken,
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::{Held, Holdings},
+        lru_kind::LruKind,
+        pageblock::ZoneIndex,
+        step::{RUN, Step, Wait},
+    },
+    reclaim::shrinker::SlabScan,
+    rules::zone::ZoneKind,
 };
 
 use amounts::Amounts;

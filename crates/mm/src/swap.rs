@@ -3,6 +3,9 @@
 //!
 //! A page on its way to or from the device is in the swap cache: its folio is known by its slot, and each entry of a page table
 //! that names the slot is counted there. A slot is free when nobody names it and no folio is behind it.
+//!
+//! Floor 3: this room is the swap cache and its device. Files here use floors 0 to 2 and the room `folio`; a fault that reads a page
+//! back (`fault.rs`) is of floor 5.
 
 mod device;
 mod fault;
@@ -12,10 +15,12 @@ use units::{Bytes, BytesPerSecond, Order, Pfn, Picos, Time, Vpn};
 
 use crate::{
     LruKind, Mm,
-    cx::Cx,
-    event::Event,
-    frame::{FamilyId, Frame, FrameFlag},
-    rmap::Unmapped,
+    folio::rmap::Unmapped,
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::{FamilyId, Frame, FrameFlag},
+    },
 };
 
 use device::{Device, Io};

@@ -1,17 +1,22 @@
 //! Linux: mm/huge_memory.c, include/linux/huge_mm.h (v6.1).
 //! Differs: no memcg.
+//!
+//! Floor 5: this room is transparent huge pages and khugepaged. Files here use floors 0 to 4.
+
+pub(crate) mod huge_cow;
+pub mod khugepaged;
 
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
-    alloc::NoMemory,
-    cx::Cx,
-    gfp::{AllocRequest, Effort, Mark},
-    mempolicy::{HugeReach, Mempolicy},
-    primitive,
-    variant::{ThpDefrag, ThpNodes},
-    vma::{HugeAdvice, PageRange, Vma},
+    memory::{alloc::NoMemory, cx::Cx, primitive},
+    rules::{
+        gfp::{AllocRequest, Effort, Mark},
+        mempolicy::{HugeReach, Mempolicy},
+        variant::{ThpDefrag, ThpNodes},
+    },
+    space::vma::{HugeAdvice, PageRange, Vma},
 };
 
 /// `/sys/kernel/mm/transparent_hugepage/enabled`.

@@ -12,11 +12,12 @@ mod support;
 
 use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    cost::{Latency, Prices, Work},
-    event::Event,
-    khugepaged::KhugepagedSettings,
-    thp::ThpEnabled,
-    variant::{self, ThpDefrag},
+    memory::{
+        cost::{Latency, Prices, Work},
+        event::Event,
+    },
+    rules::variant::{self, ThpDefrag},
+    thp::{ThpEnabled, khugepaged::KhugepagedSettings},
 };
 use os::{Amount, Barrier, MapSpec, Os, Pattern, Placement, VmRange};
 use sim::{Config, Sim};
@@ -159,7 +160,7 @@ fn config() -> Config {
         shared_core: 100,
         bandwidth: Vec::new(),
         swap: None,
-        disk: mm::disk::DiskSpec::default(),
+        disk: mm::file::disk::DiskSpec::default(),
         cpus: usize::try_from(CPUS).expect("few"),
         quantum: sim::QUANTUM,
         cap: Bytes::gib(160),

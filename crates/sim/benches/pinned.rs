@@ -10,12 +10,13 @@ mod support;
 
 use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    cost::{Prices, Work},
-    event::Event,
-    khugepaged::KhugepagedSettings,
+    memory::{
+        cost::{Prices, Work},
+        event::Event,
+    },
+    rules::variant::{self, ThpDefrag},
     swap::{SwapMedium, SwapSpec},
-    thp::ThpEnabled,
-    variant::{self, ThpDefrag},
+    thp::{ThpEnabled, khugepaged::KhugepagedSettings},
 };
 use os::{Advice, MapSpec, Os};
 use sim::{Config, Sim};
@@ -108,7 +109,7 @@ fn config(rules: &str) -> Config {
                 _ => 25,
             })
         }),
-        latency: mm::cost::Latency::default(),
+        latency: mm::memory::cost::Latency::default(),
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,
@@ -117,7 +118,7 @@ fn config(rules: &str) -> Config {
             size: Bytes::gib(16),
             medium: SwapMedium::Disk { latency: Picos::from_micros(100), bandwidth },
         }),
-        disk: mm::disk::DiskSpec::default(),
+        disk: mm::file::disk::DiskSpec::default(),
         cpus: 8,
         quantum: sim::QUANTUM,
         cap: Bytes::gib(60),

@@ -1,8 +1,8 @@
 //! Names of counters: of a counter that did not move a reader wants to know whether the kernel has it.
 
 use mm::{
-    event::{Counters, Event},
-    numa_balancing::{VMA_SKIPS, balances_numa},
+    memory::event::{Counters, Event},
+    numa::numa_balancing::{VMA_SKIPS, balances_numa},
 };
 
 use crate::{Config, sched::SchedMoves};

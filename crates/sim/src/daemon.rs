@@ -5,9 +5,11 @@ mod lock;
 
 use mm::{
     SpaceId,
-    daemon::Scope,
-    news::{Daemon, News},
-    step::{Step, Wait},
+    memory::{
+        news::{Daemon, News},
+        step::{Step, Wait},
+    },
+    whole::daemon::Scope,
 };
 use units::{CpuId, NodeId, Pfn, Picos, Time};
 
@@ -101,7 +103,7 @@ impl World {
     pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, thread: Thread) {
         self.slow_daemon(id, cpu, thread);
         let Some(has_lock) = self.lock_for_daemon(id, cpu, thread.daemon) else { return };
-        let turn = mm::daemon::Turn { node: thread.node, has_lock };
+        let turn = mm::whole::daemon::Turn { node: thread.node, has_lock };
         let step =
             self.take_step(id, cpu, |Stage { mm, spaces, .. }, cx| mm.step_daemon(thread.daemon, spaces, cx, turn));
         self.end_hold_of_daemon(id, cpu, thread.daemon, matches!(step, Step::Block(_)));

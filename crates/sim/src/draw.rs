@@ -3,7 +3,7 @@
 //! Each (seed, who, purpose) is a ChaCha8 stream of its own, and draw `n` is its `n`th 64-bit word: there is no state that a
 //! further draw would move, so a variant that draws more often, or for something new, shifts nothing else.
 
-use mm::state::Drawn;
+use mm::whole::state::Drawn;
 use rand_chacha::{
     ChaCha8Rng,
     rand_core::{Rng, SeedableRng},
@@ -49,7 +49,7 @@ impl StateDraws {
     }
 }
 
-impl mm::state::Draw for StateDraws {
+impl mm::whole::state::Draw for StateDraws {
     fn below(&mut self, bound: u64, what: Drawn) -> u64 {
         let (place, purpose) = match what {
             Drawn::BlockType => (0, Purpose::BlockType),

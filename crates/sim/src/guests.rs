@@ -12,11 +12,13 @@ use std::{cell::RefCell, pin::Pin, rc::Rc};
 
 use mm::{
     Mm, SpaceId, Spaces,
-    cost::{Cause, Work},
-    event::{Counters, Event},
-    frame::Held,
-    news::Daemon,
-    page_table::Pmd,
+    memory::{
+        cost::{Cause, Work},
+        event::{Counters, Event},
+        frame::Held,
+        news::Daemon,
+    },
+    space::page_table::Pmd,
 };
 use os::{Advice, MapSpec, Os, Placement, VmRange};
 use units::{Bytes, CpuId, Errno, NodeId, Pfn, Picos, Time, VirtAddr, Vpn};
@@ -148,7 +150,7 @@ impl World {
         let kernel = &mut kernels[here.kernel];
         let (number, since) = (kernel.number(id), here.clock);
         let before = clock.earliest();
-        let mut cx = mm::cx::Cx::new(number, since, prices, &mut kernel.counters);
+        let mut cx = mm::memory::cx::Cx::new(number, since, prices, &mut kernel.counters);
         // Bound: the frames.
         loop {
             kernel.mm.clear_one_by_host(&mut cx);
@@ -319,8 +321,9 @@ impl World {
         start_as_guest(config, &mut self.kernels[id], at);
         let kernel = &mut self.kernels[id];
         let first = u32::try_from(kernel.cpus.start).expect("fewer than 2^32 CPUs");
-        let mut cx = mm::cx::Cx::new(CpuId(0), at, &self.prices.alone, &mut kernel.counters);
-        let space = mm::address_space::AddressSpace::new(&mut kernel.mm, &mut cx, mm::address_space::MMAP_BASE);
+        let mut cx = mm::memory::cx::Cx::new(CpuId(0), at, &self.prices.alone, &mut kernel.counters);
+        let space =
+            mm::space::address_space::AddressSpace::new(&mut kernel.mm, &mut cx, mm::space::address_space::MMAP_BASE);
         let space = kernel.add_space(space.expect("a fresh guest has memory for a page table"), None);
         kernel.mm.spare_from_oom(space);
         let places = config.machine.nodes.iter().map(|node| {

@@ -3,7 +3,11 @@
 
 use std::ops::{Index, IndexMut, Range};
 
-use mm::{Mm, SpaceId, Spaces, Variant, address_space::AddressSpace, event::Counters, line::CacheLine};
+use mm::{
+    Mm, SpaceId, Spaces, Variant,
+    memory::{event::Counters, line::CacheLine},
+    space::address_space::AddressSpace,
+};
 use units::{Bytes, CpuId, NodeId, Pfn};
 
 use crate::{
@@ -174,12 +178,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use mm::{
-        address_space::MMAP_BASE,
-        cost::Prices,
-        cx::Cx,
-        event::Event,
+        memory::{cost::Prices, cx::Cx, event::Event},
+        rules::variant::{self, Changes, Takes},
+        space::address_space::MMAP_BASE,
         thp::ThpEnabled,
-        variant::{self, Changes, Takes},
     };
     use os::{MapSpec, VmRange};
     use units::{Picos, Time};

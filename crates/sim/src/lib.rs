@@ -47,17 +47,16 @@ use std::{cell::RefCell, rc::Rc};
 
 use mm::{
     MachineSpec, Marks, Mm, Settings, Variant,
-    balloon::BalloonSpec,
-    cost::{Latency, Prices, Spent},
-    disk::DiskSpec,
-    event::Counters,
-    host::HostSpec,
-    khugepaged::KhugepagedSettings,
-    reporting::ReportingSpec,
-    state::{FrameMap, System},
+    file::disk::DiskSpec,
+    guest::{balloon::BalloonSpec, host::HostSpec, reporting::ReportingSpec},
+    memory::{
+        cost::{Latency, Prices, Spent},
+        event::Counters,
+    },
+    rules::variant::ThpDefrag,
     swap::SwapSpec,
-    thp::ThpEnabled,
-    variant::ThpDefrag,
+    thp::{ThpEnabled, khugepaged::KhugepagedSettings},
+    whole::state::{FrameMap, System},
 };
 use os::Placement;
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, Time};

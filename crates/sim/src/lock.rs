@@ -5,8 +5,10 @@
 
 use mm::{
     SpaceId,
-    cost::{Cause, Work},
-    cx::Cx,
+    memory::{
+        cost::{Cause, Work},
+        cx::Cx,
+    },
 };
 use units::{CpuId, Picos, Time};
 

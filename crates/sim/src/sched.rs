@@ -16,9 +16,11 @@ use std::mem::offset_of;
 
 use mm::{
     ControlId, SpaceId, Variant,
-    cost::{Cause, Prices, Work, latency::Beside},
-    cx::Cx,
-    tlb::Shootdowns,
+    memory::{
+        cost::{Cause, Prices, Work, latency::Beside},
+        cx::Cx,
+        tlb::Shootdowns,
+    },
 };
 use units::{CpuId, Picos, Time};
 

@@ -16,9 +16,9 @@ use std::mem::offset_of;
 
 use mm::{
     SpaceId,
-    alloc::slow::Supply,
-    cost::{Cause, Spent},
-    page_cache::{FileAnswer, FileRequest},
+    file::page_cache::{FileAnswer, FileRequest},
+    memory::cost::{Cause, Spent},
+    slow::Supply,
 };
 use os::{Accessed, Advice, Amount, Barrier, MapSpec, Mempolicy, Pattern, Runs, Rusage, VmRange};
 use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};

@@ -2,10 +2,12 @@
 
 use mm::{
     MachineSpec, NodeSpec, ZoneKind, ZoneSpec,
-    cost::{Cause, Work},
-    event::Event,
+    memory::{
+        cost::{Cause, Work},
+        event::Event,
+    },
+    rules::variant,
     swap::SwapMedium,
-    variant,
 };
 use os::{MapSpec, Os, Placement, VmRange};
 use units::{BytesPerSecond, NodeId, Order, Pfn, Time};
@@ -49,10 +51,10 @@ pub(crate) fn config(thp_enabled: ThpEnabled) -> Config {
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,
-        latency: mm::cost::Latency::default(),
+        latency: mm::memory::cost::Latency::default(),
         bandwidth: Vec::new(),
         swap: None,
-        disk: mm::disk::DiskSpec::default(),
+        disk: mm::file::disk::DiskSpec::default(),
         cpus: 2,
         quantum: QUANTUM,
         cap: Bytes::mib(6),

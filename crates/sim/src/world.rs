@@ -15,14 +15,17 @@ use std::collections::BTreeSet;
 
 use mm::{
     Mm, SpaceId,
-    address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cause, Prices},
-    cx::Cx,
-    fault::{Access, FaultDone},
-    step::{Step, Wait},
-    tlb::Shootdowns,
-    touch::Touch,
-    vma::HugeAdvice,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        cost::{Cause, Prices},
+        cx::Cx,
+        step::{Step, Wait},
+        tlb::Shootdowns,
+    },
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        vma::HugeAdvice,
+    },
 };
 use os::{Barrier, Placement};
 use units::{Bytes, CpuId, Errno, Frames, Picos, Time};

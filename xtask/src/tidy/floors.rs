@@ -21,32 +21,24 @@ type Room = &'static [&'static str];
 /// name that fits a file decides.
 #[rustfmt::skip]
 const FLOORS: [&[Room]; 8] = [
-    &[&["variant.rs", "variant/", "gfp.rs", "machine.rs", "mempolicy.rs", "zone.rs"]],
+    &[&["rules.rs", "rules/"]],
     &[&[
-        "alloc/lent.rs", "bandwidth.rs", "bandwidth/", "cost.rs", "cost/", "cx.rs", "event.rs", "frame.rs", "frame/",
-        "line.rs", "list.rs", "list_order.rs", "lru_kind.rs", "news.rs", "pageblock.rs", "per_node.rs", "primitive.rs",
-        "slab/kinds.rs", "spin.rs", "splitmix.rs", "step.rs", "tlb.rs",
+        "memory/alloc/lent.rs", "memory/bandwidth.rs", "memory/bandwidth/", "memory/cost.rs", "memory/cost/", "memory/cx.rs",
+        "memory/event.rs", "memory/frame.rs", "memory/frame/", "memory/line.rs", "memory/list.rs", "memory/list_order.rs",
+        "memory/lru_kind.rs", "memory/news.rs", "memory/pageblock.rs", "memory/per_node.rs", "memory/primitive.rs",
+        "memory/slab/kinds.rs", "memory/spin.rs", "memory/splitmix.rs", "memory/step.rs", "memory/tlb.rs",
+    ]],
+    &[&["memory.rs", "memory/"]],
+    &[&["folio.rs", "folio/"], &["swap.rs", "swap/"], &["file.rs", "file/"], &["space.rs", "space/"]],
+    &[&[
+        "compact.rs", "compact/", "migrate.rs", "migrate/", "reclaim.rs", "reclaim/", "slow.rs", "slow/",
     ]],
     &[&[
-        "alloc.rs", "alloc/", "block_census.rs", "buddy.rs", "fallback.rs", "node.rs", "pcp.rs", "pcp/", "per_zone.rs",
-        "poison.rs", "reserve.rs", "shuffle.rs", "slab.rs", "slab/", "watermark.rs", "zone_state.rs",
+        "fault.rs", "fault/", "file/page_cache/fault.rs", "migrate/to_node.rs", "numa.rs", "numa/", "swap/fault.rs", "thp.rs",
+        "thp/",
     ]],
-    &[&[
-        "address_space.rs", "disk.rs", "folio_lock.rs", "fork.rs", "huge_zero.rs", "lru.rs", "lru/", "mmu_gather.rs",
-        "page_cache.rs", "page_cache/", "page_table.rs", "page_table/", "pte.rs", "rmap.rs", "spaces.rs", "swap.rs", "swap/",
-        "unmap.rs", "vma.rs", "vma/", "workingset.rs",
-    ]],
-    &[&[
-        "alloc/slow.rs", "alloc/slow/", "alloc/stall.rs", "compact.rs", "compact/", "kswapd.rs", "kswapd/", "migrate.rs",
-        "migrate/", "oom.rs", "reclaim.rs", "reclaim/", "shrinker.rs", "split.rs",
-    ]],
-    &[&[
-        "access.rs", "access/", "fault.rs", "fault/", "gup.rs", "huge_cow.rs", "khugepaged.rs", "khugepaged/",
-        "migrate/to_node.rs", "numa_balancing.rs", "numa_balancing/", "numa_hint.rs", "page_cache/fault.rs", "swap/fault.rs",
-        "thp.rs", "touch.rs",
-    ]],
-    &[&["balloon.rs", "host.rs", "mistake.rs", "reporting.rs"]],
-    &[&["block_map.rs", "check.rs", "check/", "daemon.rs", "state.rs", "state/", "vmstat.rs"]],
+    &[&["guest.rs", "guest/"]],
+    &[&["whole.rs", "whole/"]],
 ];
 
 /// Compares the ties that run upward with the list.
@@ -112,25 +104,25 @@ mod tests {
     #[test]
     fn the_list_may_only_get_shorter() {
         let files = files(&[
-            ("frame.rs", "buddy.rs", "Buddy"),
-            ("buddy.rs", "daemon.rs", "Daemon"),
-            ("daemon.rs", "buddy.rs", "Buddy"),
-            ("daemon.rs", "odd.rs", "Odd"),
+            ("memory/frame.rs", "memory/buddy.rs", "Buddy"),
+            ("memory/buddy.rs", "whole/daemon.rs", "Daemon"),
+            ("whole/daemon.rs", "memory/buddy.rs", "Buddy"),
+            ("whole/daemon.rs", "odd.rs", "Odd"),
         ]);
-        let (findings, count) = check(&files, "buddy.rs -> daemon.rs: Daemon, Row\n");
+        let (findings, count) = check(&files, "memory/buddy.rs -> whole/daemon.rs: Daemon, Row\n");
         let messages: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert_eq!(count, 2);
         let [no_floor, new, gone] = messages.as_slice() else { panic!("{messages:?}") };
         assert!(no_floor.starts_with("crates/mm/src/odd.rs:1: stands on no floor"), "{no_floor}");
-        assert!(new.starts_with("crates/mm/src/frame.rs:1: uses `Buddy` of buddy.rs"), "{new}");
-        assert!(gone.contains("buddy.rs does not use `Row` of daemon.rs any more"), "{gone}");
+        assert!(new.starts_with("crates/mm/src/memory/frame.rs:1: uses `Buddy` of memory/buddy.rs"), "{new}");
+        assert!(gone.contains("memory/buddy.rs does not use `Row` of whole/daemon.rs any more"), "{gone}");
     }
 
     #[test]
     fn the_longest_name_decides_the_floor() {
         let floor_of = |file| place_of(&FLOORS, file).map(|(floor, _)| floor);
         assert_eq!(
-            [floor_of("alloc/fair.rs"), floor_of("alloc/slow/fixed.rs"), floor_of("alloc/lent.rs")],
+            [floor_of("memory/alloc/fair.rs"), floor_of("slow/fixed.rs"), floor_of("memory/alloc/lent.rs")],
             [Some(2), Some(4), Some(1)]
         );
         assert_eq!(floor_of("new.rs"), None);

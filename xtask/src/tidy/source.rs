@@ -189,15 +189,15 @@ mod tests {
             messages("crates/mm/src/compaction.rs", &with_head("cx.work(Work::Push, 1);")),
             ["crates/mm/src/compaction.rs:2: `.work(` outside the primitives: algorithms never name a price"]
         );
-        assert_eq!(messages("crates/mm/src/cost.rs", &with_head("self.work(w, 1);")), [""; 0]);
+        assert_eq!(messages("crates/mm/src/memory/cost.rs", &with_head("self.work(w, 1);")), [""; 0]);
         assert_eq!(messages("crates/lab/src/a.rs", "cx.work(w, 1);"), [""; 0]);
     }
 
     #[test]
     fn files_of_mm_name_their_origin() {
-        assert_eq!(check("crates/mm/src/buddy/split.rs", "//! Halves.\n").len(), 1);
-        assert_eq!(check("crates/mm/src/buddy/tests.rs", "use super::*;\n"), []);
-        assert_eq!(check("crates/mm/src/buddy.rs", "//! Buddies.\n").len(), 1);
+        assert_eq!(check("crates/mm/src/memory/buddy/split.rs", "//! Halves.\n").len(), 1);
+        assert_eq!(check("crates/mm/src/memory/buddy/tests.rs", "use super::*;\n"), []);
+        assert_eq!(check("crates/mm/src/memory/buddy.rs", "//! Buddies.\n").len(), 1);
         assert_eq!(check("crates/mm/src/lib.rs", "//! Memory.\n"), []);
         assert_eq!(check("crates/os/src/task.rs", "//! Tasks.\n"), []);
     }

@@ -29,7 +29,7 @@ fn the_first_patch_is_short_and_the_page_shows_how_to_use_it() {
     let page = fs::read_to_string(root().join("docs/your-first-patch.md")).expect("the page");
     assert!(page.contains(&format!("    {RULE} = true\n")), "the page has a variant file with the rule");
     assert!(
-        !fs::read_to_string(root().join("crates/mm/src/variant.rs")).expect("rules").contains(RULE),
+        !fs::read_to_string(root().join("crates/mm/src/rules/variant.rs")).expect("rules").contains(RULE),
         "it is an idea"
     );
 }

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use mm::{
     Variant,
-    variant::{Rule, Takes as RuleTakes},
+    rules::variant::{Rule, Takes as RuleTakes},
 };
 use units::{
     Bytes,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mm::state::System;
+use mm::whole::state::System;
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId};
 
 use super::{Disk, LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, Storage, ZoneFacts, cpulist, latency};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
-use mm::{state::System, variant::Named};
+use mm::{rules::variant::Named, whole::state::System};
 use report::{Column, Key, Layout, Skipped, Target};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond, Picos};

@@ -8,7 +8,7 @@ use linux::{
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator},
 };
-use mm::variant::Named;
+use mm::rules::variant::Named;
 use os::NumaNode;
 use report::{Column, Key, SCHEMA, Skipped, Target};
 use units::Bytes;

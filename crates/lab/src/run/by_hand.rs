@@ -6,7 +6,7 @@ use linux::{
     monitor::Operator,
     procfs::{Capture, Snapshot},
 };
-use mm::balloon::{BalloonSpec, Before};
+use mm::guest::balloon::{BalloonSpec, Before};
 use report::{Key, Record};
 use units::{Bytes, Frames, Picos};
 
@@ -76,7 +76,7 @@ fn orders(spec: &BalloonSpec, before: Before) -> Vec<(Picos, Frames)> {
 
 #[cfg(test)]
 mod tests {
-    use mm::balloon::Leaves;
+    use mm::guest::balloon::Leaves;
 
     use super::*;
 

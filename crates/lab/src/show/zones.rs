@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use linux::procfs::{Capture, Snapshot};
 use mm::{
     PcpHigh, Variant,
-    variant::{self, Named},
+    rules::variant::{self, Named},
 };
 use report::{Column, CsvLine, System, Target};
 use serde::Serialize;

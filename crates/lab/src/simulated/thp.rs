@@ -1,6 +1,6 @@
 //! Settings of transparent huge pages as the simulator wants them, and what a kernel would refuse.
 
-use mm::{MachineView, Variant, khugepaged::KhugepagedSettings, variant::ThpDefrag};
+use mm::{MachineView, Variant, rules::variant::ThpDefrag, thp::khugepaged::KhugepagedSettings};
 use units::{
     Bytes, Picos,
     setting::{self, THP_DEFRAG},
@@ -63,7 +63,7 @@ pub(super) fn khugepaged<'a>(of: impl Fn(&str) -> Option<&'a str>, is_small: boo
 
 #[cfg(test)]
 mod tests {
-    use mm::variant::named;
+    use mm::rules::variant::named;
 
     use super::*;
 

@@ -6,9 +6,8 @@ use linux::{
 };
 use mm::{
     MigrateType, ZoneKind,
-    buddy::ORDERS,
-    lru_kind::LruKind,
-    state::{FrameMap, Seen, Shmem, ZoneCounts},
+    memory::{buddy::ORDERS, lru_kind::LruKind},
+    whole::state::{FrameMap, Seen, Shmem, ZoneCounts},
 };
 use units::{NodeId, Pfn};
 

@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn what_is_printed_is_what_a_kernel_prints() {
         let machine = Machine::load("two-node-2g", &linux::setting::names()).unwrap();
-        let config = crate::simulated::config(&machine, mm::variant::named("v6.1"), units::Bytes::gib(1), 1).unwrap();
+        let config =
+            crate::simulated::config(&machine, mm::rules::variant::named("v6.1"), units::Bytes::gib(1), 1).unwrap();
         let mm = Mm::new(&config.machine, config.variant, &config.settings);
         let picture = Picture::of(&mm);
         let types = pagetypeinfo::parse(&picture.pagetypeinfo).unwrap();

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mm::variant::Named;
+use mm::rules::variant::Named;
 use report::{
     seal::{Seal, seal, verify},
     write_whole,

@@ -3,8 +3,10 @@ use std::collections::BTreeMap;
 use linux::procfs::{buddyinfo, pagetypeinfo};
 use mm::{
     MigrateType, Mm,
-    check::{self, Owners},
-    state::{Draw, Drawn, Seen},
+    whole::{
+        check::{self, Owners},
+        state::{Draw, Drawn, Seen},
+    },
 };
 use units::{Frames, Order};
 
@@ -53,7 +55,7 @@ fn a_kernels_memory_is_taken_over_as_the_kernel_counts_it() {
         let machine = state.machine("recorded");
         let spec = simulated::spec(&machine).unwrap();
         state.check_machine(&spec).unwrap();
-        let variant = *mm::variant::named("v6.1");
+        let variant = *mm::rules::variant::named("v6.1");
         let settings = simulated::settings(&machine, &spec.view(), &variant).unwrap();
         let map = state.frame_map(spec.end()).unwrap();
         let loaded = Mm::from_map(&spec, variant, &settings, &map, &mut Xorshift(seed)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mm::{Variant, variant::Takes as RuleTakes};
+use mm::{Variant, rules::variant::Takes as RuleTakes};
 use sim::Faults;
 use units::{
     Picos, Time,

@@ -1,6 +1,6 @@
 //! Files of variants: what they come to, and every way in which one can be wrong.
 
-use mm::variant::file::FORMER;
+use mm::rules::variant::file::FORMER;
 
 use super::*;
 

@@ -11,15 +11,19 @@ use crate::{
     compact::{
         CompactPriority, CompactResult, Contention, Suitable, free_scanner::FreeScan, migrate_scanner::MigrateScan,
     },
-    cx::Cx,
-    event::Event,
-    frame::{Held, Holdings},
-    gfp::{AllocRequest, Mark, Urgency},
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::{Held, Holdings},
+        pageblock::{MigrateType, ZoneIndex},
+        step::{RUN, Step, Wait},
+    },
     migrate::{Migrate, MigrateMode, Migrating},
-    pageblock::{MigrateType, ZoneIndex},
-    step::{RUN, Step, Wait},
-    variant::{CompactContended, CompactEnds},
-    zone::ZoneKind,
+    rules::{
+        gfp::{AllocRequest, Mark, Urgency},
+        variant::{CompactContended, CompactEnds},
+        zone::ZoneKind,
+    },
 };
 
 /// The caller of a compaction run.
@@ -103,7 +107,7 @@ enum Phase {
 }
 
 /// Where a phase leads.
-type Next = crate::step::Next<Phase, CompactResult>;
+type Next = crate::memory::step::Next<Phase, CompactResult>;
 
 /// The result of taking pages from a pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

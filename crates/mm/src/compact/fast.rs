@@ -8,14 +8,9 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm,
-    buddy::Block,
     compact::control::{CompactControl, FastStart},
-    cx::Cx,
-    event::Event,
-    gfp::COSTLY,
-    pageblock::MigrateType,
-    primitive,
-    step::RUN,
+    memory::{buddy::Block, cx::Cx, event::Event, pageblock::MigrateType, primitive, step::RUN},
+    rules::gfp::COSTLY,
 };
 
 /// One block more of a list, or as many as a limit says; before 5.14 the kernel took the smaller of both, and so one block.

@@ -8,16 +8,18 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm,
-    buddy::Block,
     compact::control::{CompactControl, block_end},
-    cx::Cx,
-    event::Event,
-    frame::Seen,
+    memory::{
+        buddy::Block,
+        cx::Cx,
+        event::Event,
+        frame::Seen,
+        pageblock::{MigrateType, ZoneIndex},
+        primitive,
+        step::RUN,
+    },
     migrate::MigrateMode,
-    pageblock::{MigrateType, ZoneIndex},
-    primitive,
-    step::RUN,
-    variant::CompactHugePages,
+    rules::variant::CompactHugePages,
 };
 
 /// Between frames that asynchronous compaction looks at, at first.

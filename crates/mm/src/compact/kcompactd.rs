@@ -9,14 +9,18 @@ use units::{CpuId, NodeId, Order, Picos};
 use crate::{
     Mm, Spaces,
     compact::{CompactControl, CompactResult, FreeBlocks, SCORE_ORDER, Suitable, zone::DEFER_SHIFT_MAX},
-    cx::Cx,
-    event::Event,
-    frame::Holdings,
-    gfp::Urgency,
-    news::{Daemon, News},
-    pageblock::ZoneIndex,
-    step::{Step, Wait},
-    zone::{Settings, ZoneKind},
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::Holdings,
+        news::{Daemon, News},
+        pageblock::ZoneIndex,
+        step::{Step, Wait},
+    },
+    rules::{
+        gfp::Urgency,
+        zone::{Settings, ZoneKind},
+    },
 };
 
 /// Between two looks at the score of a node.

@@ -8,14 +8,16 @@ use units::Pfn;
 use crate::{
     Mm,
     compact::control::{CompactControl, Isolated, block_end},
-    cx::Cx,
-    event::Event,
-    frame::Seen,
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::Seen,
+        pageblock::MigrateType,
+        primitive,
+        step::{RUN, Wait},
+    },
     migrate::MigrateMode,
-    pageblock::MigrateType,
-    primitive,
-    step::{RUN, Wait},
-    variant::CompactHugePages,
+    rules::variant::CompactHugePages,
 };
 
 /// Pageblocks that are passed in one step.

@@ -7,14 +7,13 @@ use units::Order;
 
 use crate::{
     Mm,
-    buddy::Buddy,
     compact::Suitable,
-    gfp::{COSTLY, Mark, Urgency},
-    pageblock::ZoneIndex,
-    variant::CompactMark,
-    watermark,
-    zone::ZoneKind,
-    zone_state::ZoneState,
+    memory::{buddy::Buddy, pageblock::ZoneIndex, watermark, zone_state::ZoneState},
+    rules::{
+        gfp::{COSTLY, Mark, Urgency},
+        variant::CompactMark,
+        zone::ZoneKind,
+    },
 };
 
 /// Free frames that a move takes beside a mark: what is moved is in two places for a while (`compact_gap`).
@@ -162,7 +161,8 @@ impl Mm {
     pub(crate) fn too_many_isolated(&self, zone: ZoneIndex) -> bool {
         let (mut listed, mut isolated) = (0, 0);
         for at in self.nodes[self.zones[zone].node].zones() {
-            listed += crate::lru_kind::LruKind::ALL.iter().map(|kind| self.lru.zone_frames(at, *kind)).sum::<u64>();
+            listed +=
+                crate::memory::lru_kind::LruKind::ALL.iter().map(|kind| self.lru.zone_frames(at, *kind)).sum::<u64>();
             isolated += self.lru.zone_isolated(at, false) + self.lru.zone_isolated(at, true);
         }
         isolated > listed / 2

@@ -7,13 +7,15 @@ use units::{NodeId, Order, Pfn};
 
 use crate::{
     Mm,
-    cx::Cx,
-    frame::{FrameTable, Seen},
-    gfp::AllocRequest,
+    memory::{
+        cx::Cx,
+        frame::{FrameTable, Seen},
+        pageblock::{MigrateType, ZoneIndex},
+        primitive,
+        zone_state::ZoneState,
+    },
     migrate::MigrateMode,
-    pageblock::{MigrateType, ZoneIndex},
-    primitive,
-    zone_state::ZoneState,
+    rules::gfp::AllocRequest,
 };
 
 /// Compaction is deferred for at most 2^6 requests.

@@ -8,16 +8,18 @@ use units::{Order, Pfn, Time};
 use super::{FaultControl, FaultDone, Next, Phase};
 use crate::{
     Mm,
-    address_space::AddressSpace,
-    alloc::NoMemory,
-    cx::Cx,
-    event::Event,
-    frame::Frame,
-    huge_cow::{Copied, HugeCopy},
-    page_table::{Pmd, PmdSlot, TableId},
-    pte::Pte,
-    thp::{HugeGot, HugeTry, huge_range},
-    variant::HugeCow,
+    memory::{alloc::NoMemory, cx::Cx, event::Event, frame::Frame},
+    rules::variant::HugeCow,
+    space::{
+        address_space::AddressSpace,
+        page_table::{Pmd, PmdSlot, TableId},
+        pte::Pte,
+    },
+    thp::{
+        HugeGot, HugeTry,
+        huge_cow::{Copied, HugeCopy},
+        huge_range,
+    },
 };
 
 impl FaultControl {
@@ -90,7 +92,7 @@ impl FaultControl {
         matches!(self.phase, Phase::HugeClear { .. })
     }
 
-    /// See [`crate::touch::Touch::clear_on`].
+    /// See [`crate::fault::touch::Touch::clear_on`].
     pub(crate) fn clear_on(&mut self, mm: &mut Mm, cx: &mut Cx, before: Time, mut ended: impl FnMut(Time)) -> Time {
         // Bound: the pieces of a huge page.
         loop {

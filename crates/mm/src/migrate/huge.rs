@@ -10,13 +10,17 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
-    cost::Cause,
-    cx::Cx,
-    frame::{Frame, FrameFlag},
-    primitive,
-    pte::Pte,
-    spaces::{Entry, Mapping},
-    step::Step,
+    memory::{
+        cost::Cause,
+        cx::Cx,
+        frame::{Frame, FrameFlag},
+        primitive,
+        step::Step,
+    },
+    space::{
+        pte::Pte,
+        spaces::{Entry, Mapping},
+    },
 };
 
 /// A huge page that moves to a frame. The caller has taken the page off its list, and has isolated the frame.

@@ -13,16 +13,22 @@ use super::{
 };
 use crate::{
     Mm, SpaceId, Spaces,
-    cost::Cause,
-    cx::Cx,
-    event::Event,
-    frame::{FrameFlag, Held, Holdings},
-    gfp::{AllocRequest, Mark, Urgency},
-    page_table::{Pmd, PmdSlot},
-    primitive,
-    pte::Pte,
-    step::Step,
-    zone::ZoneKind,
+    memory::{
+        cost::Cause,
+        cx::Cx,
+        event::Event,
+        frame::{FrameFlag, Held, Holdings},
+        primitive,
+        step::Step,
+    },
+    rules::{
+        gfp::{AllocRequest, Mark, Urgency},
+        zone::ZoneKind,
+    },
+    space::{
+        page_table::{Pmd, PmdSlot},
+        pte::Pte,
+    },
 };
 
 /// Passes over a page that cannot be moved yet.

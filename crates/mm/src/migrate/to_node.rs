@@ -13,17 +13,21 @@ use super::{
 };
 use crate::{
     Mm, SpaceId, Spaces,
-    alloc::NoMemory,
-    cx::Cx,
-    event::Event,
-    frame::{FrameFlag, Held, Holdings},
-    gfp::AllocRequest,
-    page_table::{Pmd, TableId},
-    primitive,
-    pte::Pte,
-    split::Split,
-    step::{RUN, Step},
-    vma::PageRange,
+    memory::{
+        alloc::NoMemory,
+        cx::Cx,
+        event::Event,
+        frame::{FrameFlag, Held, Holdings},
+        primitive,
+        step::{RUN, Step},
+    },
+    reclaim::split::Split,
+    rules::gfp::AllocRequest,
+    space::{
+        page_table::{Pmd, TableId},
+        pte::Pte,
+        vma::PageRange,
+    },
 };
 
 /// The result, in base pages.

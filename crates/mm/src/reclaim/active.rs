@@ -5,15 +5,16 @@ use units::Pfn;
 
 use crate::{
     Mm, Spaces,
-    cx::Cx,
-    event::Event,
-    frame::{FrameFlag, Held},
-    lru::Taken,
-    lru_kind::LruKind,
-    page_table::Level,
-    primitive,
+    folio::lru::Taken,
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::{FrameFlag, Held},
+        lru_kind::LruKind,
+        primitive,
+    },
     reclaim::ScanControl,
-    spaces::Entry,
+    space::{page_table::Level, spaces::Entry},
 };
 
 /// Uses of a folio through page tables lately.

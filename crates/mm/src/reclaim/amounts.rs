@@ -5,13 +5,10 @@ use units::NodeId;
 
 use crate::{
     Mm,
-    cx::Cx,
-    gfp::Mark,
-    lru::Recent,
-    lru_kind::LruKind,
+    folio::lru::Recent,
+    memory::{cx::Cx, lru_kind::LruKind, step::RUN},
     reclaim::{DEF_PRIORITY, Reclaimer, ScanControl},
-    step::RUN,
-    variant::LruBy,
+    rules::{gfp::Mark, variant::LruBy},
 };
 
 const KINDS: usize = LruKind::ALL.len();
@@ -209,7 +206,7 @@ impl Mm {
 
     /// A run of reclaim on a node ends: how many pages had come back until then (`snapshot_refaults`).
     pub(crate) fn snapshot_refaults(&mut self, node: NodeId) {
-        for at in self.lruvecs_of(node, crate::zone::ZoneKind::Movable) {
+        for at in self.lruvecs_of(node, crate::rules::zone::ZoneKind::Movable) {
             let lists = self.lru.lruvec_mut(at);
             lists.refaults = lists.activations;
         }

@@ -9,15 +9,13 @@ use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_c
 use crate::{
     Mm,
     compact::Suitable,
-    cx::Cx,
-    event::Event,
-    gfp::{AllocRequest, COSTLY, Mark, Urgency},
-    lru_kind::LruKind,
-    pageblock::ZoneIndex,
-    shrinker::Demand,
-    step::RUN,
-    variant::LruBy,
-    zone::ZoneKind,
+    memory::{cx::Cx, event::Event, lru_kind::LruKind, pageblock::ZoneIndex, step::RUN},
+    reclaim::shrinker::Demand,
+    rules::{
+        gfp::{AllocRequest, COSTLY, Mark, Urgency},
+        variant::LruBy,
+        zone::ZoneKind,
+    },
 };
 
 /// A zone of which so many times as much was looked at as there is, without a frame coming free, is given up.

@@ -8,16 +8,20 @@ use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl};
 use crate::{
     Mm, Spaces,
     compact::Suitable,
-    cx::Cx,
-    event::Event,
-    frame::Holdings,
-    gfp::{AllocRequest, COSTLY, Mark, Urgency},
-    lru_kind::LruKind,
-    pageblock::ZoneIndex,
-    step::{Step, TICK, Wait},
-    variant::LruBy,
-    watermark,
-    zone::ZoneKind,
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::Holdings,
+        lru_kind::LruKind,
+        pageblock::ZoneIndex,
+        step::{Step, TICK, Wait},
+        watermark,
+    },
+    rules::{
+        gfp::{AllocRequest, COSTLY, Mark, Urgency},
+        variant::LruBy,
+        zone::ZoneKind,
+    },
 };
 
 /// Frames that compaction wants free to begin with, beside the watermark (`compact_gap`).

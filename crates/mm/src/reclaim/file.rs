@@ -8,12 +8,9 @@ use units::Pfn;
 use super::{Reclaimer, ScanControl, active::Uses, folio::Tally};
 use crate::{
     Mm, Spaces,
-    cx::Cx,
-    event::Event,
-    page_cache::{Marks, PageFlag},
-    page_table::Level,
-    primitive,
-    spaces::Entry,
+    file::page_cache::{Marks, PageFlag},
+    memory::{cx::Cx, event::Event, primitive},
+    space::{page_table::Level, spaces::Entry},
 };
 
 /// Obstacles between a file's folio and the free lists.

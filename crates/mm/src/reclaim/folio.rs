@@ -8,17 +8,17 @@ use units::{Order, Pfn};
 use super::{Met, Reclaimer, ScanControl, file::FileState};
 use crate::{
     Mm, Spaces,
-    cx::Cx,
-    event::Event,
-    frame::{FrameFlag, Held},
-    lru::Taken,
-    lru_kind::LruKind,
-    page_table::Level,
-    primitive::{self, TlbFlush},
-    pte::Pte,
-    spaces::Entry,
+    folio::lru::Taken,
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::{FrameFlag, Held},
+        lru_kind::LruKind,
+        primitive::{self, TlbFlush},
+    },
+    rules::variant::NewAnon,
+    space::{page_table::Level, pte::Pte, spaces::Entry},
     swap::{SlotFlag, SwapSlot},
-    variant::NewAnon,
 };
 
 /// The fate of a folio.

@@ -11,16 +11,18 @@ use units::{CpuId, Pfn};
 use super::{NodeScan, Phase, Reclaimer, ScanControl};
 use crate::{
     Mm, Spaces,
-    cx::Cx,
-    event::Event,
-    frame::{Frame, FrameFlag, SpaceId},
-    lru::{Quiet, QuietFolio, QuietLists},
-    lru_kind::LruKind,
-    page_table::Pmd,
-    primitive,
-    shrinker::SlabScan,
-    step::RUN,
-    variant::LruBy,
+    folio::lru::{Quiet, QuietFolio, QuietLists},
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::{Frame, FrameFlag, SpaceId},
+        lru_kind::LruKind,
+        primitive,
+        step::RUN,
+    },
+    reclaim::shrinker::SlabScan,
+    rules::variant::LruBy,
+    space::page_table::Pmd,
 };
 
 /// How a try to take a step has ended.

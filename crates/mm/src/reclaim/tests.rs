@@ -3,21 +3,24 @@ use units::{Bytes, CpuId, NodeId, Pfn, Time};
 use super::*;
 use crate::{
     SpaceId,
-    address_space::{AddressSpace, MMAP_BASE},
-    cost::Prices,
-    cx::Circumstances,
-    event::Counters,
-    fault::Access,
-    frame::{ControlId, FrameFlag},
-    lru::Taken,
-    machine::{MachineSpec, NodeSpec, ZoneSpec},
-    pageblock::MigrateType,
+    fault::{Access, touch::Touch},
+    folio::lru::Taken,
+    memory::{
+        cost::Prices,
+        cx::Circumstances,
+        event::Counters,
+        frame::{ControlId, FrameFlag},
+        pageblock::MigrateType,
+        tlb::{Running, Shootdowns},
+    },
+    rules::{
+        machine::{MachineSpec, NodeSpec, ZoneSpec},
+        variant::named,
+        zone::Settings,
+    },
+    space::address_space::{AddressSpace, MMAP_BASE},
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
-    tlb::{Running, Shootdowns},
-    touch::Touch,
-    variant::named,
-    zone::Settings,
 };
 
 struct Files {
@@ -68,7 +71,7 @@ impl Files {
     fn pass(&mut self, sc: &mut ScanControl) {
         let mut scan = NodeScan::new(&self.mm, NodeId(0), sc);
         while self.at(|mm, cx| scan.step(mm, &mut Spaces::default(), cx, sc)) != Step::Done(()) {
-            crate::check::walk(&self.mm).unwrap();
+            crate::whole::check::walk(&self.mm).unwrap();
         }
     }
 }
@@ -154,7 +157,7 @@ fn enough_is_enough_in_proportion() {
 #[test]
 fn up_to_5_7_a_kind_weighs_the_more_the_fewer_of_its_pages_were_in_use() {
     let mut files = Files::of("v4.1", 512);
-    let recent = |scanned, rotated| crate::lru::Recent { scanned, rotated };
+    let recent = |scanned, rotated| crate::folio::lru::Recent { scanned, rotated };
     files.mm.lru.lruvec_mut(0).recent = [recent(99, 9), recent(128, 31)];
     // Of anonymous memory there is none: what is known of it is halved. 60 * 50 / 5 and 140 * 129 / 32.
     let parts = [600, 564];
@@ -187,7 +190,7 @@ fn what_a_list_came_to_says_something_of_its_zone() {
     let mut files = Files::of("v4.1", 32);
     let mut after = |by, met| {
         let sc = ScanControl { met, ..ScanControl::new(by, Order::BASE, ZoneKind::Movable) };
-        files.mm.zones[ZoneIndex(0)].reclaim = crate::zone_state::ZoneReclaim::default();
+        files.mm.zones[ZoneIndex(0)].reclaim = crate::memory::zone_state::ZoneReclaim::default();
         let wait = files.at(|mm, cx| mm.end_zone_list(cx, &sc, ZoneIndex(0)));
         let flags = files.mm.zones[ZoneIndex(0)].reclaim;
         ([flags.meets_writeback, flags.meets_dirty, flags.is_congested], wait)
@@ -308,7 +311,7 @@ fn who_reclaims_waits_for_kswapd_the_sooner_the_higher_marks_are_raised() {
     let node = NodeId(0);
     let (free, min) = (files.mm.zones()[0].buddy.free_frames(), files.mm.zones()[0].marks.min.0);
     for (boost, may) in [(0, true), (2 * free - min - 2, true), (2 * free - min, false)] {
-        files.mm.zones[crate::pageblock::ZoneIndex(0)].boost = boost;
+        files.mm.zones[crate::memory::pageblock::ZoneIndex(0)].boost = boost;
         assert_eq!(files.at(|mm, cx| mm.may_reclaim_directly(cx, node)), may, "{boost} above {min}, {free} free");
     }
 }

@@ -7,19 +7,18 @@ use units::{NodeId, Picos, Time};
 
 use crate::{
     Mm,
-    cx::Cx,
-    event::Event,
-    gfp::{AllocRequest, Mark},
-    pageblock::ZoneIndex,
+    memory::{cx::Cx, event::Event, pageblock::ZoneIndex, step::TICK},
     reclaim::RETRIES_MAX,
-    step::TICK,
-    variant::LruBy,
-    zone::ZoneKind,
+    rules::{
+        gfp::{AllocRequest, Mark},
+        variant::LruBy,
+        zone::ZoneKind,
+    },
 };
 
 /// Pages that one reclaimer takes off a list at once.
 const RUN_PAGES: usize = 32;
-const _: () = assert!(RUN_PAGES as u64 == crate::step::RUN);
+const _: () = assert!(RUN_PAGES as u64 == crate::memory::step::RUN);
 /// `VMSCAN_THROTTLE_ISOLATED`: HZ/50.
 const ISOLATED: Picos = Picos::from_micros(20_000);
 /// `VMSCAN_THROTTLE_WRITEBACK`: HZ/10.

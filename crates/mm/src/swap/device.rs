@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use units::{Bytes, Picos, Time};
 
 use super::{SwapMedium, SwapSlot, SwapSpec};
-use crate::{cost::Cause, cx::Cx, primitive};
+use crate::memory::{cost::Cause, cx::Cx, primitive};
 
 /// A page that is being read or written.
 #[derive(Clone, Copy, Debug)]

@@ -8,15 +8,14 @@ use units::{Order, Pfn, Time, Vpn};
 use super::{SlotFlag, SwapSlot};
 use crate::{
     Mm,
-    address_space::AddressSpace,
-    alloc::NoMemory,
-    cx::Cx,
-    event::Event,
     fault::{Access, FaultDone},
-    frame::FrameFlag,
-    gfp::AllocRequest,
-    page_table::{Pmd, TableId},
-    pte::Pte,
+    memory::{alloc::NoMemory, cx::Cx, event::Event, frame::FrameFlag},
+    rules::gfp::AllocRequest,
+    space::{
+        address_space::AddressSpace,
+        page_table::{Pmd, TableId},
+        pte::Pte,
+    },
 };
 
 /// A page on its way back from swap.

@@ -4,7 +4,7 @@
 use units::{Pfn, Vpn};
 
 use super::Owner;
-use crate::frame::{FamilyId, NIL};
+use crate::memory::frame::{FamilyId, NIL};
 
 /// A page of the swap device (`swp_entry_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

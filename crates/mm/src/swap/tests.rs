@@ -1,7 +1,7 @@
 use units::{CpuId, Frames};
 
 use super::*;
-use crate::{cost::Prices, event::Counters};
+use crate::memory::{cost::Prices, event::Counters};
 
 fn slots(count: u32) -> Slots {
     Slots::new(count)

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::small_machine::SmallMachine;
 use mm::{
     Frame, Mm, Variant,
-    address_space::{AddressSpace, TASK_PAGES},
-    check::{self, Owners},
-    cx::Cx,
-    event::Event,
     fault::{Access, FaultDone},
-    page_table::{Level, Pmd},
+    memory::{cx::Cx, event::Event},
+    rules::variant,
+    space::{
+        address_space::{AddressSpace, TASK_PAGES},
+        page_table::{Level, Pmd},
+        vma::{HugeAdvice, PageRange},
+    },
     thp::ThpEnabled,
-    variant,
-    vma::{HugeAdvice, PageRange},
+    whole::check::{self, Owners},
 };
 use units::{CpuId, Order, Pfn, Time, Vpn};
 

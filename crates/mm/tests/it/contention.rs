@@ -2,18 +2,21 @@
 
 use mm::{
     AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    address_space::{AddressSpace, MMAP_BASE},
-    cost::{Cause, Prices, Spent, Work},
-    cx::Cx,
-    event::{Counters, Event},
-    fault::{Access, FaultDone},
-    fork::Fork,
-    step::Step,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        cost::{Cause, Prices, Spent, Work},
+        cx::Cx,
+        event::{Counters, Event},
+        step::Step,
+        tlb::Shootdowns,
+    },
+    rules::variant::named,
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        fork::Fork,
+        vma::{HugeAdvice, PageRange},
+    },
     thp::ThpEnabled,
-    tlb::Shootdowns,
-    touch::Touch,
-    variant::named,
-    vma::{HugeAdvice, PageRange},
 };
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time};
 

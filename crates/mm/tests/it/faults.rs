@@ -2,16 +2,16 @@
 
 use crate::small_machine::SmallMachine;
 use mm::{
-    address_space::AddressSpace,
-    event::Event,
-    fault::{Access, FaultControl, FaultDone},
-    page_table::{Level, Pmd},
-    step::Step,
+    fault::{Access, FaultControl, FaultDone, touch::Touch},
+    memory::{event::Event, step::Step},
+    rules::variant,
+    space::{
+        address_space::AddressSpace,
+        page_table::{Level, Pmd},
+        unmap::Unmap,
+        vma::{HugeAdvice, PageRange},
+    },
     thp::ThpEnabled,
-    touch::Touch,
-    unmap::Unmap,
-    variant,
-    vma::{HugeAdvice, PageRange},
 };
 use units::{Bytes, Time, VirtAddr, Vpn};
 

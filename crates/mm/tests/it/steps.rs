@@ -3,19 +3,18 @@
 use crate::small_machine::SmallMachine;
 use mm::{
     AllocRequest, ControlId, Frame, Mm,
-    address_space::AddressSpace,
-    check::{self, Owners},
-    cx::Cx,
-    event::Event,
     fault::{Access, FaultControl, FaultDone},
-    fork::Fork,
-    frame::Holdings,
-    page_table::Pmd,
-    step::Step,
+    memory::{cx::Cx, event::Event, frame::Holdings, step::Step},
+    rules::variant,
+    space::{
+        address_space::AddressSpace,
+        fork::Fork,
+        page_table::Pmd,
+        unmap::Unmap,
+        vma::{HugeAdvice, PageRange},
+    },
     thp::ThpEnabled,
-    unmap::Unmap,
-    variant,
-    vma::{HugeAdvice, PageRange},
+    whole::check::{self, Owners},
 };
 use units::{CpuId, Errno, NodeId, Order, Pfn, Time};
 

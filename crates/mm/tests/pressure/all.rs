@@ -4,16 +4,18 @@
 use mm::{
     AllocRequest, ControlId, SpaceId,
     compact::kcompactd::CompactMemory,
-    cx::Cx,
     fault::Access,
-    fork::Fork,
-    host::{Discard, HostSpec},
-    khugepaged::{KhugepagedSettings, NeedsLock},
-    news::Daemon,
-    reporting::ReportingSpec,
-    step::Step,
-    unmap::Unmap,
-    vma::{HugeAdvice, PageRange},
+    guest::{
+        host::{Discard, HostSpec},
+        reporting::ReportingSpec,
+    },
+    memory::{cx::Cx, news::Daemon, step::Step},
+    space::{
+        fork::Fork,
+        unmap::Unmap,
+        vma::{HugeAdvice, PageRange},
+    },
+    thp::khugepaged::{KhugepagedSettings, NeedsLock},
 };
 use units::{CpuId, NodeId, Order, Picos, Time};
 

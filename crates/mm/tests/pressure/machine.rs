@@ -2,24 +2,27 @@
 
 use mm::{
     ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
-    address_space::{AddressSpace, MMAP_BASE},
-    alloc::slow::Supply,
-    check::{Owners, walk, walk_owners},
     compact::kcompactd::CompactMemory,
-    cost::{Prices, Work},
-    cx::Cx,
-    event::{Counters, Event},
-    fault::{Access, FaultDone},
-    fork::Fork,
-    frame::Holdings,
-    khugepaged::NeedsLock,
-    news::Daemon,
-    step::{Step, Wait},
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        cost::{Prices, Work},
+        cx::Cx,
+        event::{Counters, Event},
+        frame::Holdings,
+        news::Daemon,
+        step::{Step, Wait},
+    },
+    rules::variant::{self, ThpDefrag},
+    slow::Supply,
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        fork::Fork,
+        unmap::Unmap,
+        vma::PageRange,
+    },
     swap::{SwapMedium, SwapSlot, SwapSpec},
-    touch::Touch,
-    unmap::Unmap,
-    variant::{self, ThpDefrag},
-    vma::PageRange,
+    thp::khugepaged::NeedsLock,
+    whole::check::{Owners, walk, walk_owners},
 };
 use std::collections::{BTreeMap, BTreeSet};
 

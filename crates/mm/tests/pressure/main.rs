@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use machine::{Fate, Machine, Setup};
 use mistakes::Seeded;
 use mm::{
-    event::{Counters, Event},
+    memory::event::{Counters, Event},
+    rules::variant::{self, ThpDefrag},
     swap::SwapMedium,
-    variant::{self, ThpDefrag},
 };
 
 const MIB: u64 = 256;

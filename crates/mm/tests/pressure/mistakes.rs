@@ -1,6 +1,11 @@
 //! Mistakes in the rules of free page reporting: each is seen, by what pages hold or by a check, and without it nothing is.
 
-use mm::{Frame, MigrateType, check::walk_host, event::Event, frame::Held, mistake::Mistake, news::Daemon};
+use mm::{
+    Frame, MigrateType,
+    guest::mistake::Mistake,
+    memory::{event::Event, frame::Held, news::Daemon},
+    whole::check::walk_host,
+};
 use units::{Order, Pfn};
 
 use crate::{everything_with, machine::Machine};

@@ -2,16 +2,17 @@
 
 use mm::{
     Frame, FrameTable, MigrateType, PerNode, ZoneState,
-    address_space::AddressSpace,
-    check,
-    event::Event,
-    frame::{FrameFlag, NIL},
-    list::List,
-    lru_kind::LruKind,
-    news::Daemon,
-    pte::Pte,
-    slab::{ArrayCache, Arrays, Cache, Slabs, Slub},
-    variant::PcpLists,
+    memory::{
+        event::Event,
+        frame::{FrameFlag, NIL},
+        list::List,
+        lru_kind::LruKind,
+        news::Daemon,
+        slab::{ArrayCache, Arrays, Cache, Slabs, Slub},
+    },
+    rules::variant::PcpLists,
+    space::{address_space::AddressSpace, pte::Pte},
+    whole::check,
 };
 use units::{CpuId, Order, Pfn};
 

@@ -1,7 +1,7 @@
 //! Pageblocks that are kept for the needy once more: RESERVE ones up to 4.3, HIGHATOMIC ones from 4.4 on. And zones that take
 //! turns, from 3.12 to 4.7.
 
-use mm::{MachineSpec, MigrateType, PcpHigh, Settings, Urgency, ZoneFigures, variant::LastResort};
+use mm::{MachineSpec, MigrateType, PcpHigh, Settings, Urgency, ZoneFigures, rules::variant::LastResort};
 
 use crate::model::{Model, REQUESTABLE, Wish, Zone, type_of};
 

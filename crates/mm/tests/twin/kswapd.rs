@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mm::{Urgency, ZoneKind, event::Event};
+use mm::{Urgency, ZoneKind, memory::event::Event};
 
 use crate::{
     model::{Model, Wish, Zone},

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
-    event::Event,
-    variant::{CowReuse, LruBy, NewAnon},
+    memory::event::Event,
+    rules::variant::{CowReuse, LruBy, NewAnon},
 };
 
 use crate::{

@@ -25,8 +25,12 @@ mod unmap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
-    Mobility, Settings, Urgency, Variant, ZoneKind, event::Event, fault::Access, slab::SlabAllocator, thp::ThpEnabled,
-    variant, vma::HugeAdvice,
+    Mobility, Settings, Urgency, Variant, ZoneKind,
+    fault::Access,
+    memory::{event::Event, slab::SlabAllocator},
+    rules::variant,
+    space::vma::HugeAdvice,
+    thp::ThpEnabled,
 };
 
 use model::Wish;
@@ -417,7 +421,7 @@ impl Stream {
         let longest = numbers.pick(&[8, 40, 600]);
         let end = start + 1 + u64::from(numbers.below(longest));
         let end = if numbers.one_in(8) { end } else { end.min(vma.end) };
-        Some(((start, end.min(mm::address_space::TASK_PAGES)), (vma.start, vma.end)))
+        Some(((start, end.min(mm::space::address_space::TASK_PAGES)), (vma.start, vma.end)))
     }
 
     /// Everything ends, and everything is free.

@@ -3,7 +3,7 @@
 
 use mm::{
     MigrateType, Mobility, Urgency, ZoneKind,
-    variant::{WatermarkBoost, WatermarkOrders},
+    rules::variant::{WatermarkBoost, WatermarkOrders},
 };
 
 use crate::{

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use mm::{
     MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Urgency, Variant, ZoneKind,
-    event::Event,
-    variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, SlowPath},
+    memory::event::Event,
+    rules::variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, SlowPath},
 };
 
 use crate::{kept::share_of, kswapd::Kswapd, marks::STALL_ORDER};
@@ -228,7 +228,7 @@ impl Model {
         let mut at = start;
         while at < end {
             let order = (0..=self.max).rev().find(|o| at.is_multiple_of(1 << o) && at + (1 << o) <= end).unwrap();
-            zone.put(at, order, MigrateType::Movable, self.rules.moved_end == mm::variant::ListEnd::Tail);
+            zone.put(at, order, MigrateType::Movable, self.rules.moved_end == mm::rules::variant::ListEnd::Tail);
             at += 1 << order;
         }
     }
@@ -497,7 +497,7 @@ impl Model {
 
     pub(crate) fn regroup(&mut self, z: usize, pfn: u32, order: u32, to: MigrateType) {
         self.zones[z].take_off(pfn, order);
-        self.zones[z].put(pfn, order, to, self.rules.moved_end == mm::variant::ListEnd::Tail);
+        self.zones[z].put(pfn, order, to, self.rules.moved_end == mm::rules::variant::ListEnd::Tail);
     }
 
     // The way back.

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mm::{Settings, event::Event, slab::SlabAllocator, thp::ThpEnabled};
+use mm::{
+    Settings,
+    memory::{event::Event, slab::SlabAllocator},
+    thp::ThpEnabled,
+};
 use units::{Picos, Time};
 
 use crate::{

@@ -4,20 +4,23 @@ use std::collections::BTreeMap;
 
 use mm::{
     AllocRequest, ControlId, MachineSpec, Mark, Mm, Settings, Spaces, Variant,
-    address_space::{AddressSpace, MMAP_BASE},
-    check::Owners,
-    cost::{Prices, Work},
-    cx::Cx,
-    event::Counters,
-    fault::Access,
-    fork,
-    frame::{FrameFlag, Holdings},
-    news::Daemon,
-    slab::{Cache, Object},
-    step,
+    fault::{Access, touch},
+    memory::{
+        cost::{Prices, Work},
+        cx::Cx,
+        event::Counters,
+        frame::{FrameFlag, Holdings},
+        news::Daemon,
+        slab::{Cache, Object},
+        step,
+    },
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        fork, unmap,
+        vma::{HugeAdvice, PageRange},
+    },
     thp::ThpEnabled,
-    touch, unmap,
-    vma::{HugeAdvice, PageRange},
+    whole::check::Owners,
 };
 use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 

@@ -5,12 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mm::{
     MachineSpec, Settings, Variant,
-    address_space::{MMAP_BASE, TASK_PAGES},
-    event::Event,
-    slab::{Cache, SlabAllocator},
+    memory::{
+        event::Event,
+        slab::{Cache, SlabAllocator},
+    },
+    rules::variant::MmapAlign,
+    space::{
+        address_space::{MMAP_BASE, TASK_PAGES},
+        vma::HugeAdvice,
+    },
     thp::ThpEnabled,
-    variant::MmapAlign,
-    vma::HugeAdvice,
 };
 
 use crate::{

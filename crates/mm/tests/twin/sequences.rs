@@ -34,7 +34,7 @@ fn of_allocator(pair: &mut Pair, operation: usize) {
 fn of_processes(pair: &mut Pair, operation: usize) {
     let ids = pair.ids();
     let Some((first, last)) = ids.first().copied().zip(ids.last().copied()) else { return pair.start(0) };
-    let base = mm::address_space::MMAP_BASE.0;
+    let base = mm::space::address_space::MMAP_BASE.0;
     let [lower, upper] = [(base - 2, base - 1), (base - 1, base)];
     match operation {
         0 => pair.map(0, first, 2),

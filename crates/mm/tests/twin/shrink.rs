@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mm::event::Event;
+use mm::memory::event::Event;
 
 use crate::{
     model::Taken,

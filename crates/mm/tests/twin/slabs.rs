@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use mm::{
-    slab::{Cache, SlabAllocator},
-    variant::SlubCpuPartial,
+    memory::slab::{Cache, SlabAllocator},
+    rules::variant::SlubCpuPartial,
 };
 
 use crate::{

@@ -1,10 +1,10 @@
 //! Touching memory and its faults once more, in the same bounded steps: time is measured in pages touched.
 
 use mm::{
-    event::Event,
     fault::FaultDone,
-    variant::{HugeCow, ThpNodes},
-    vma::HugeAdvice,
+    memory::event::Event,
+    rules::variant::{HugeCow, ThpNodes},
+    space::vma::HugeAdvice,
 };
 
 use crate::{

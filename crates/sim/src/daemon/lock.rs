@@ -4,7 +4,7 @@
 //! for that lock in the queue of all others, keeps it until a step needs something else, and so keeps faults and system calls
 //! of that process out.
 
-use mm::{khugepaged::NeedsLock, news::Daemon};
+use mm::{memory::news::Daemon, thp::khugepaged::NeedsLock};
 use units::CpuId;
 
 use crate::{daemon::NO_SPACE, kernel::Kernel, lock::LetGo, rwsem::Mode, task::TaskId, world::World};

@@ -373,7 +373,7 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use mm::variant;
+    use mm::rules::variant;
 
     use super::*;
     use crate::{daemon::NO_SPACE, kernel::HOST, runqueue::Nice};

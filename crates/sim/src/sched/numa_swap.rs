@@ -5,7 +5,7 @@
 //! A task whose memory is elsewhere looks for a CPU there: an idle one, or one whose task gains, or does not lose as much, by
 //! running in its place.
 
-use mm::{ControlId, variant::NumaPlaces};
+use mm::{ControlId, rules::variant::NumaPlaces};
 use units::{CpuId, NodeId, Time};
 
 use super::numa_search::{Best, Candidate, Compared, NodeStats, Running, Search};

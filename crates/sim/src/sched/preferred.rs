@@ -4,8 +4,8 @@
 
 use mm::{
     ControlId,
-    numa_balancing::{Maker, Tick},
-    variant::NumaPlaces,
+    numa::numa_balancing::{Maker, Tick},
+    rules::variant::NumaPlaces,
 };
 use units::{CpuId, NodeId, Time};
 

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use mm::page_cache::{Blocks, FileAnswer, FileRequest};
+use mm::file::page_cache::{Blocks, FileAnswer, FileRequest};
 use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Runs, Rusage, VmRange, VmStat, Wire,

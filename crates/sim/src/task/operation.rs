@@ -2,20 +2,25 @@
 
 use mm::{
     Mempolicy, Mm, SpaceId, Spaces, Variant,
-    access::{self, Accesses, Limits},
-    address_space::AddressSpace,
-    cost::{self, Cause, Work},
-    cx::Cx,
-    fault::{Access, FaultDone},
-    fork::Fork,
-    gup::Pin,
-    numa_balancing::scan::ScanWork,
-    numa_hint::HintScan,
-    page_cache::FileOperation,
-    step::{Step, Wait},
-    touch::Touch,
-    unmap::Unmap,
-    vma::{HugeAdvice, PageRange},
+    fault::{
+        Access, FaultDone,
+        access::{self, Accesses, Limits},
+        gup::Pin,
+        touch::Touch,
+    },
+    file::page_cache::FileOperation,
+    memory::{
+        cost::{self, Cause, Work},
+        cx::Cx,
+        step::{Step, Wait},
+    },
+    numa::{numa_balancing::scan::ScanWork, numa_hint::HintScan},
+    space::{
+        address_space::AddressSpace,
+        fork::Fork,
+        unmap::Unmap,
+        vma::{HugeAdvice, PageRange},
+    },
 };
 use os::{Accessed, Advice, Amount, MapSpec, Pattern, Runs, VmRange};
 use units::{Bytes, Errno, Picos, Time, VirtAddr, Vpn};
@@ -457,7 +462,7 @@ impl Operation {
     }
 
     /// The frames that it holds between two steps.
-    pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::frame::Holdings {
+    pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::memory::frame::Holdings {
         match self {
             Self::Touch(touch) => touch.holdings(space),
             Self::Access { accesses, .. } => accesses.holdings(space),
@@ -471,7 +476,7 @@ impl Operation {
             | Self::Mincore { .. }
             | Self::NodeOf { .. }
             | Self::Compute { .. }
-            | Self::Hint(_) => mm::frame::Holdings::default(),
+            | Self::Hint(_) => mm::memory::frame::Holdings::default(),
         }
     }
 
@@ -549,7 +554,7 @@ fn map(
 /// Bytes of a range that are mapped as the process's own.
 fn private_part(space: &AddressSpace, range: VmRange) -> Bytes {
     let shared = space.vmas.overlapping(pages(range)).filter(|vma| vma.file.is_some_and(|file| file.is_shared));
-    let of = |vma: &mm::vma::Vma| {
+    let of = |vma: &mm::space::vma::Vma| {
         let (start, end) = (vma.start.max(pages(range).start), vma.end().min(pages(range).end));
         (end.0 - start.0) * Bytes::PAGE.0
     };

@@ -6,7 +6,7 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use mm::state::System;
+use mm::whole::state::System;
 use os::{FileRange, MapSpec, Os, Placement, VmRange};
 use units::{Bytes, Errno, Frames, Picos};
 

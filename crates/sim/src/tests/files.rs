@@ -63,7 +63,7 @@ fn a_file_that_is_larger_than_memory_is_reclaimed() {
 #[test]
 fn a_flusher_that_wakes_itself_stays_on_its_cpu() {
     let mut config = small();
-    (config.disk.filesystem, config.disk.depth) = (mm::disk::Filesystem::Xfs, 1);
+    (config.disk.filesystem, config.disk.depth) = (mm::file::disk::Filesystem::Xfs, 1);
     config.disk.latency = Picos::from_micros(3000);
     let (stat, _) = run(&config, async |os: Sim| {
         let (a, b) = (os.create("a").await.unwrap(), write(&os, "b", 600).await);

@@ -1,10 +1,12 @@
 //! Guests of a host: whose every frame is, on both levels, after every step.
 
 use mm::{
-    balloon::{BalloonSpec, Leaves},
-    host::{Discard, HostSpec},
-    mistake::Mistake,
-    reporting::ReportingSpec,
+    guest::{
+        balloon::{BalloonSpec, Leaves},
+        host::{Discard, HostSpec},
+        mistake::Mistake,
+        reporting::ReportingSpec,
+    },
     swap::SwapSpec,
 };
 
@@ -261,7 +263,7 @@ fn time_in_host(computes: bool) -> (Picos, u64) {
         phases(os, 1, Bytes::mib(8)).await;
         other.await.unwrap();
     });
-    (finish.times.cpu.on(mm::cost::Cause::Host), finish.counters.get(Event::SimHostDiscards) / 512)
+    (finish.times.cpu.on(mm::memory::cost::Cause::Host), finish.counters.get(Event::SimHostDiscards) / 512)
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn a_run_in_which_time_stands_still_ends() {
 /// A task waits for a disk that takes a thousand seconds, beside khugepaged that does not sleep: turns pass, and time.
 #[test]
 fn a_run_in_which_no_task_gets_on_ends() {
-    let slow = mm::disk::DiskSpec { latency: Picos::from_secs(1000), ..mm::disk::DiskSpec::default() };
+    let slow = mm::file::disk::DiskSpec { latency: Picos::from_secs(1000), ..mm::file::disk::DiskSpec::default() };
     let config = Config { disk: slow, ..sleepless(config(ThpEnabled::Always).prices) };
     let writes = async |os: Sim| {
         let range = os.mmap(Bytes::mib(4), MapSpec::Anonymous).await.unwrap();

@@ -1,6 +1,6 @@
 //! A benchmark beside programs that a system starts every ten seconds.
 
-use mm::state::System;
+use mm::whole::state::System;
 
 use super::*;
 

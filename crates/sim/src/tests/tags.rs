@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use mm::{Frame, frame::FrameFlag};
+use mm::{Frame, memory::frame::FrameFlag};
 use units::{Pfn, Vpn};
 
 use crate::{kernel::HOST, world::World};

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use mm::{MigrateType, Mm, event::Counters};
+use mm::{MigrateType, Mm, memory::event::Counters};
 use units::{Picos, Time};
 
 use crate::{

@@ -9,7 +9,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
-use mm::{cost::Spent, daemon::Scope};
+use mm::{memory::cost::Spent, whole::daemon::Scope};
 use units::{Bytes, CpuId, NodeId, Order, Picos, Time, Vpn};
 
 use crate::{
@@ -256,7 +256,7 @@ fn describe(operation: &Operation) -> (What, Option<Vpn>) {
 
 #[cfg(test)]
 mod tests {
-    use mm::{cost::Cause, news::Daemon};
+    use mm::memory::{cost::Cause, news::Daemon};
 
     use super::*;
 

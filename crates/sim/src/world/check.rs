@@ -19,7 +19,7 @@ impl World {
 
     fn check_kernel(&self, id: KernelId, kernel: &Kernel) {
         let mm = &kernel.mm;
-        mm::check::walk_files(mm).unwrap();
+        mm::whole::check::walk_files(mm).unwrap();
         let own = || (0..).zip(&self.tasks).filter(|(_, task)| task.kernel == id);
         let children = own().filter_map(|(_, task)| operation(task)?.child());
         let spaces = kernel.spaces.iter().map(|(_, space)| space).chain(children).collect();
@@ -35,8 +35,8 @@ impl World {
             (ControlId(id.0), holdings)
         });
         let controls = own().filter_map(holdings).chain(daemons).collect();
-        mm::check::walk(mm).unwrap();
-        mm::check::walk_owners(mm, &mm::check::Owners { spaces, controls }).unwrap();
+        mm::whole::check::walk(mm).unwrap();
+        mm::whole::check::walk_owners(mm, &mm::whole::check::Owners { spaces, controls }).unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The turns in which a huge page is cleared: 512 steps, between any two of which others may run, and nearly never have to.
 
-use mm::{ControlId, cx::Cx};
+use mm::{ControlId, memory::cx::Cx};
 use units::CpuId;
 
 use crate::{

@@ -3,11 +3,13 @@
 
 use mm::{
     ControlId, Mm, SpaceId, Spaces,
-    cost::Cause,
-    cx::{Circumstances, Cx},
-    line::CacheLine,
-    tlb::{Running, Shootdowns},
-    variant::MmapLock,
+    memory::{
+        cost::Cause,
+        cx::{Circumstances, Cx},
+        line::CacheLine,
+        tlb::{Running, Shootdowns},
+    },
+    rules::variant::MmapLock,
 };
 use units::{Bytes, CpuId, Time};
 
@@ -192,8 +194,10 @@ pub(crate) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option
 mod tests {
     use mm::{
         AllocRequest,
-        cost::{Cause, Work},
-        step::Wait,
+        memory::{
+            cost::{Cause, Work},
+            step::Wait,
+        },
     };
     use os::Placement;
     use units::{NodeId, Picos, Time};

@@ -3,8 +3,10 @@
 
 use mm::{
     ControlId,
-    cx::{Circumstances, Cx},
-    step::Step,
+    memory::{
+        cx::{Circumstances, Cx},
+        step::Step,
+    },
 };
 use units::{CpuId, Picos, Time};
 

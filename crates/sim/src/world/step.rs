@@ -2,9 +2,11 @@
 
 use mm::{
     Mm, SpaceId, Spaces,
-    alloc::slow::Supply,
-    cx::Cx,
-    step::{Step, Wait},
+    memory::{
+        cx::Cx,
+        step::{Step, Wait},
+    },
+    slow::Supply,
 };
 use units::{Bytes, CpuId, Time};
 

@@ -4,8 +4,10 @@
 use crate::support::{self, no_entries};
 use mm::{
     NodeSpec, ZoneKind, ZoneSpec,
-    cost::{Cause, LastCache, Latency, Prices, Work, latency::Sharing},
-    event::Event,
+    memory::{
+        cost::{Cause, LastCache, Latency, Prices, Work, latency::Sharing},
+        event::Event,
+    },
 };
 use os::{Amount, MapSpec, Mempolicy, Os, Pattern, Placement, Runs};
 use sim::{Config, Sim, simulate};

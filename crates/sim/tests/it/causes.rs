@@ -2,9 +2,9 @@
 
 use crate::support::{self, no_entries};
 use mm::{
-    cost::{Cause, Prices, Work},
+    memory::cost::{Cause, Prices, Work},
+    rules::variant,
     thp::ThpEnabled,
-    variant,
 };
 use os::{Advice, MapSpec, Os, Placement, Rusage, VmRange};
 use sim::{Config, Options, Sim, Times, simulate, simulate_with};

@@ -2,9 +2,9 @@
 
 use crate::support::{self, no_entries};
 use mm::{
+    rules::variant,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
-    variant,
 };
 use os::{MapSpec, Os, Placement, VmStat};
 use sim::{Config, Extra, Options, Sim, simulate_with};

@@ -2,8 +2,10 @@
 
 use crate::support::{self, no_entries};
 use mm::{
-    cost::Prices,
-    event::{Counters, Event},
+    memory::{
+        cost::Prices,
+        event::{Counters, Event},
+    },
     thp::ThpEnabled,
 };
 use os::{Advice, MapSpec, Os, Placement};

@@ -2,8 +2,8 @@
 
 use crate::support::{self, no_entries};
 use mm::{
-    cost::{Cause, Prices, Work},
-    variant,
+    memory::cost::{Cause, Prices, Work},
+    rules::variant,
 };
 use os::{MapSpec, Os, Placement};
 use sim::{Config, Finish, Sim, simulate};

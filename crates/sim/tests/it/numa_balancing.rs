@@ -1,7 +1,12 @@
 //! Automatic NUMA balancing: memory comes over to the node whose tasks use it, as 3.9 has it and with the patches of July 2013.
 
 use crate::support::{self, no_entries};
-use mm::{NodeSpec, ZoneKind, ZoneSpec, cost::Latency, event::Event, thp::ThpEnabled, variant};
+use mm::{
+    NodeSpec, ZoneKind, ZoneSpec,
+    memory::{cost::Latency, event::Event},
+    rules::variant,
+    thp::ThpEnabled,
+};
 use os::{Amount, MapSpec, Os, Pattern, Placement, VmRange};
 use sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, CpuId, NodeId, Pfn, Picos};

@@ -3,10 +3,10 @@
 use crate::support::{self, no_entries};
 use mm::{
     NodeSpec, ZoneKind, ZoneSpec,
-    event::Event,
+    memory::event::Event,
+    rules::variant,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
-    variant,
 };
 use os::{Advice, MapSpec, Os};
 use sim::{Config, Finish, Sim, simulate};

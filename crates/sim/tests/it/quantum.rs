@@ -2,9 +2,11 @@
 
 use crate::support::{self, no_entries};
 use mm::{
-    cost::{Cause, Prices, Work},
-    event::{Counters, Event},
-    variant,
+    memory::{
+        cost::{Cause, Prices, Work},
+        event::{Counters, Event},
+    },
+    rules::variant,
 };
 use sim::{Config, QUANTUM, simulate};
 use units::{Bytes, Picos};

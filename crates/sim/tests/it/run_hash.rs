@@ -3,8 +3,10 @@
 use crate::support;
 use mm::{
     Settings,
-    cost::{Cause, Prices, Work},
-    event::Event,
+    memory::{
+        cost::{Cause, Prices, Work},
+        event::Event,
+    },
     thp::ThpEnabled,
 };
 use sim::{Config, EntryFuture, Extra, Finish, Injection, Lost, Options, Sim, simulate, simulate_with};

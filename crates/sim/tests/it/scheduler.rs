@@ -2,9 +2,11 @@
 
 use crate::support::{self, no_entries};
 use mm::{
-    cost::{Prices, Work},
-    event::Event,
-    variant,
+    memory::{
+        cost::{Prices, Work},
+        event::Event,
+    },
+    rules::variant,
 };
 use os::{MapSpec, Os, Placement};
 use sim::{Config, Sim, simulate};

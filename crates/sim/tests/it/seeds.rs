@@ -3,8 +3,10 @@
 use crate::support::{machine, no_entries};
 use mm::{
     Settings,
-    cost::{Prices, Work},
-    event::Event,
+    memory::{
+        cost::{Prices, Work},
+        event::Event,
+    },
     thp::ThpEnabled,
 };
 use sim::{Config, Finish, simulate};

@@ -3,9 +3,11 @@
 use crate::support::{self, no_entries};
 use mm::{
     Settings,
-    cost::{Prices, Work},
-    event::Event,
-    variant,
+    memory::{
+        cost::{Prices, Work},
+        event::Event,
+    },
+    rules::variant,
 };
 use os::{MapSpec, Os, Placement};
 use sim::{Config, Sim, simulate};
@@ -21,7 +23,7 @@ fn machine(rules: &str, bandwidth: Option<BytesPerSecond>) -> Config {
         prices: Prices::new(|work| if work == Work::IpiReceive { RECEIVE } else { Picos::from_nanos(200) }),
         bandwidth: bandwidth.map(|limit| (NodeId(0), limit)).into_iter().collect(),
         swap: None,
-        disk: mm::disk::DiskSpec::default(),
+        disk: mm::file::disk::DiskSpec::default(),
         cap: Bytes::mib(32),
         ..support::machine(2, 16 << 10)
     }

@@ -3,9 +3,8 @@
 use crate::support::{machine, no_entries};
 use mm::{
     MigrateType, ZoneKind,
-    buddy::ORDERS,
-    event::Event,
-    state::{FrameMap, Seen, ZoneCounts},
+    memory::{buddy::ORDERS, event::Event},
+    whole::state::{FrameMap, Seen, ZoneCounts},
 };
 use os::{MapSpec, Os};
 use sim::{Extra, Finish, Options, Sim, simulate_from};

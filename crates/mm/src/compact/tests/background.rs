@@ -5,11 +5,13 @@ use units::{NodeId, Order};
 use super::lab::{Lab, ME, rules};
 use crate::{
     AllocRequest, Variant, ZoneKind,
-    event::Event,
-    frame::Holdings,
-    news::Daemon,
-    pageblock::ZoneIndex,
-    step::{Step, Wait},
+    memory::{
+        event::Event,
+        frame::Holdings,
+        news::Daemon,
+        pageblock::ZoneIndex,
+        step::{Step, Wait},
+    },
 };
 
 impl Lab {

@@ -5,11 +5,10 @@ use units::{Order, Pfn};
 use super::lab::{Lab, rules};
 use crate::{
     AllocRequest,
-    alloc::slow::AllocControl,
     compact::{CompactPriority, CompactResult, ZoneCompact},
-    event::Event,
-    pageblock::ZoneIndex,
-    variant::Variant,
+    memory::{event::Event, pageblock::ZoneIndex},
+    rules::variant::Variant,
+    slow::AllocControl,
 };
 
 #[test]
@@ -113,7 +112,7 @@ fn each_proposal_says_when_a_request_that_compacts_in_vain_reclaims() {
         (&[9], [0, 1], [0, 1]),
         (&[11], [0, 1], [0, 1]),
     ] {
-        let rules = || crate::variant::patched("v4.18", patches);
+        let rules = || crate::rules::variant::patched("v4.18", patches);
         assert_eq!(stalls(rules(), false), skipped, "{patches:?}");
         assert_eq!(stalls(rules(), true), deferred, "{patches:?}");
     }

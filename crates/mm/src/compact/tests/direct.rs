@@ -6,10 +6,8 @@ use super::lab::{Lab, rules};
 use crate::{
     AllocRequest, Frame, MigrateType, Mobility,
     compact::{CompactPriority, CompactResult},
-    event::Event,
-    frame::Holdings,
+    memory::{event::Event, frame::Holdings, pageblock::ZoneIndex},
     migrate::MigrateMode,
-    pageblock::ZoneIndex,
 };
 
 fn makes_a_huge_page(version: &str, priority: CompactPriority) {
@@ -119,12 +117,12 @@ fn the_same_run_twice_is_the_same() {
 fn pages_keep_their_place_on_the_lists_and_their_rights() {
     let (mut lab, id) = Lab::fragmented(16, rules("v6.1"));
     let before = [
-        lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru_kind::LruKind::InactiveAnon),
+        lab.mm.lru.zone_frames(ZoneIndex(0), crate::memory::lru_kind::LruKind::InactiveAnon),
         lab.spaces.get(id).unwrap().rss_pages(),
     ];
     lab.compact(Lab::request(), CompactPriority::SyncLight);
     let after = [
-        lab.mm.lru.zone_frames(ZoneIndex(0), crate::lru_kind::LruKind::InactiveAnon),
+        lab.mm.lru.zone_frames(ZoneIndex(0), crate::memory::lru_kind::LruKind::InactiveAnon),
         lab.spaces.get(id).unwrap().rss_pages(),
     ];
     assert_eq!(before, after);
@@ -142,9 +140,9 @@ fn a_block_that_is_captured_is_not_stolen() {
         let mut thief = None;
         let compacted = loop {
             match lab.step(super::lab::ME, |mm, spaces, cx| compact.step(mm, spaces, cx)) {
-                crate::step::Step::Done(compacted) => break compacted,
-                crate::step::Step::More => {}
-                crate::step::Step::Block(wait) => panic!("{wait:?}"),
+                crate::memory::step::Step::Done(compacted) => break compacted,
+                crate::memory::step::Step::More => {}
+                crate::memory::step::Step::Block(wait) => panic!("{wait:?}"),
             }
             // Somebody else takes every large block as soon as he sees it.
             let light = AllocRequest { reclaims: false, ..Lab::request() };
@@ -181,7 +179,7 @@ fn a_pageblock_where_nothing_was_found_is_skipped_next_time() {
     lab.write(id, range);
     // Half of the pages go again, one by one.
     for at in (0..pages).step_by(2) {
-        let page = crate::vma::PageRange::new(range.start.plus(at), 1);
+        let page = crate::space::vma::PageRange::new(range.start.plus(at), 1);
         lab.step(super::lab::OTHER, |mm, spaces, cx| spaces.get_mut(id).unwrap().munmap(mm, cx, page)).unwrap();
     }
     lab.step(super::lab::OTHER, |mm, _, cx| mm.drain_all_pages(cx));

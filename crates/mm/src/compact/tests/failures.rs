@@ -6,14 +6,15 @@ use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
     Frame,
     compact::{CompactPriority, DirectCompact},
-    event::Event,
     fault::{Access, FaultControl, FaultDone},
-    frame::{FrameFlag, Holdings},
+    memory::{
+        event::Event,
+        frame::{FrameFlag, Holdings},
+        pageblock::ZoneIndex,
+        step::{Step, Wait},
+    },
     migrate::{Migrate, MigrateMode, Migrating},
-    pageblock::ZoneIndex,
-    step::{Step, Wait},
-    unmap::Unmap,
-    vma::PageRange,
+    space::{unmap::Unmap, vma::PageRange},
 };
 
 impl Lab {
@@ -59,7 +60,7 @@ impl Lab {
 
 fn holdings(migrate: &Migrate, targets: &[Pfn]) -> Holdings {
     let mut holdings = migrate.holdings();
-    holdings.isolated.extend(targets.iter().map(|pfn| crate::frame::Held { pfn: *pfn, order: Order::BASE }));
+    holdings.isolated.extend(targets.iter().map(|pfn| crate::memory::frame::Held { pfn: *pfn, order: Order::BASE }));
     holdings
 }
 

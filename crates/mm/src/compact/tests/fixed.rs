@@ -5,13 +5,15 @@ use units::{NodeId, Order, Pfn};
 use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
     AllocRequest, Variant,
-    alloc::slow::AllocControl,
     compact::{CompactPriority, CompactResult, DirectCompact},
-    event::Event,
-    pageblock::ZoneIndex,
-    step::{Step, Wait},
-    variant::{CompactHugePages, SlowPath},
-    vma::PageRange,
+    memory::{
+        event::Event,
+        pageblock::ZoneIndex,
+        step::{Step, Wait},
+    },
+    rules::variant::{CompactHugePages, SlowPath},
+    slow::AllocControl,
+    space::vma::PageRange,
 };
 
 /// The request of a fault that wants a huge page.
@@ -39,7 +41,7 @@ impl Lab {
                 Step::Block(wait) => panic!("{wait:?}"),
                 Step::Done(got) => {
                     assert_eq!(got, None, "there is none to be had");
-                    return crate::check::walk(&self.mm).unwrap();
+                    return crate::whole::check::walk(&self.mm).unwrap();
                 }
             }
         }

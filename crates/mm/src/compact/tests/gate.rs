@@ -6,7 +6,7 @@ use super::lab::{Lab, rules};
 use crate::{
     Urgency, ZoneKind,
     compact::{FreeBlocks, Suitable, suitable::gap},
-    pageblock::ZoneIndex,
+    memory::pageblock::ZoneIndex,
 };
 
 #[test]

@@ -4,19 +4,22 @@ use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
 
 use crate::{
     AllocRequest, ControlId, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
-    address_space::{AddressSpace, MMAP_BASE},
-    check::{self, Owners},
     compact::{CompactPriority, Compacted, DirectCompact, kcompactd::CompactMemory},
-    cost::Prices,
-    cx::Cx,
-    event::{Counters, Event},
-    fault::{Access, FaultDone},
-    frame::Holdings,
-    step::Step,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        cost::Prices,
+        cx::Cx,
+        event::{Counters, Event},
+        frame::Holdings,
+        step::Step,
+    },
+    rules::variant,
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        vma::PageRange,
+    },
     thp::ThpEnabled,
-    touch::Touch,
-    variant,
-    vma::PageRange,
+    whole::check::{self, Owners},
 };
 
 /// The control that compacts.

@@ -8,18 +8,18 @@ use super::{
 };
 use crate::{
     SpaceId,
-    event::Event,
-    fault::{Access, FaultDone},
-    frame::{FrameFlag, Holdings},
-    lru_kind::LruKind,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        event::Event,
+        frame::{FrameFlag, Holdings},
+        lru_kind::LruKind,
+        pageblock::ZoneIndex,
+        step::Step,
+    },
     migrate::{Migrate, MigrateMode},
-    pageblock::ZoneIndex,
-    pte::Pte,
-    step::Step,
+    space::{pte::Pte, vma::PageRange},
     swap::{SlotFlag, SwapMedium, SwapSpec},
     thp::ThpEnabled,
-    touch::Touch,
-    vma::PageRange,
 };
 
 impl Lab {

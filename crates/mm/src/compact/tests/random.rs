@@ -9,14 +9,14 @@ use super::{
 use crate::{
     AllocRequest, SpaceId, Urgency, Variant, ZoneKind,
     compact::{CompactPriority, DirectCompact, Suitable},
-    event::Event,
-    fault::{Access, FaultDone},
-    frame::Holdings,
-    pageblock::ZoneIndex,
-    step::{Step, Wait},
-    touch::Touch,
-    unmap::Unmap,
-    vma::PageRange,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        event::Event,
+        frame::Holdings,
+        pageblock::ZoneIndex,
+        step::{Step, Wait},
+    },
+    space::{unmap::Unmap, vma::PageRange},
 };
 
 /// A stream of numbers (xorshift64*).

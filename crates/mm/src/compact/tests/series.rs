@@ -7,10 +7,12 @@ use super::{fixed::behind_huge_pages, random};
 use crate::{
     Variant,
     compact::{CompactControl, CompactPriority, DirectCompact},
-    event::Event,
-    pageblock::{MigrateType, ZoneIndex},
-    step::Step,
-    variant::CompactHugePages,
+    memory::{
+        event::Event,
+        pageblock::{MigrateType, ZoneIndex},
+        step::Step,
+    },
+    rules::variant::CompactHugePages,
 };
 
 /// A switch of a variant.

@@ -7,15 +7,18 @@ use super::world::{HUGE, World};
 use crate::{
     ControlId, SpaceId,
     compact::tests::random::Draws,
-    event::Event,
-    fault::{Access, FaultDone},
-    frame::{Frame, Holdings},
-    mempolicy::Mempolicy,
-    numa_balancing::Tick,
-    step::{Step, Wait},
-    touch::Touch,
-    variant::{Variant, named, patched},
-    vma::PageRange,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        event::Event,
+        frame::{Frame, Holdings},
+        step::{Step, Wait},
+    },
+    numa::numa_balancing::Tick,
+    rules::{
+        mempolicy::Mempolicy,
+        variant::{Variant, named, patched},
+    },
+    space::vma::PageRange,
 };
 
 /// A task in the middle of an access.

@@ -5,14 +5,16 @@ use units::{NodeId, Picos, Time};
 use super::world::{HUGE, ME, OTHER, World};
 use crate::{
     AllocRequest, SpaceId,
-    event::Event,
     fault::{Access, FaultControl},
-    frame::{FrameFlag, Holdings},
+    memory::{
+        event::Event,
+        frame::{FrameFlag, Holdings},
+        step::{Step, Wait},
+    },
     migrate::misplaced::{Misplaced, Misplacement},
-    step::{Step, Wait},
+    rules::variant::named,
+    space::vma::PageRange,
     thp::ThpEnabled,
-    variant::named,
-    vma::PageRange,
 };
 
 /// Releases with each way in which huge pages move.

@@ -7,10 +7,9 @@ use super::world::{HUGE, ME, World};
 use crate::{
     SpaceId,
     compact::tests::random::Draws,
-    frame::Holdings,
+    memory::{frame::Holdings, step::Step},
     migrate::{misplaced::Misplaced, to_node::ToNode},
-    step::Step,
-    vma::PageRange,
+    space::vma::PageRange,
 };
 
 /// A move under way.

@@ -5,12 +5,14 @@ use units::NodeId;
 use super::world::{HUGE, ME, OTHER, World};
 use crate::{
     SpaceId,
-    event::Event,
-    frame::{FrameFlag, Holdings},
+    memory::{
+        event::Event,
+        frame::{FrameFlag, Holdings},
+        step::{Step, Wait},
+    },
     migrate::to_node::{Moved, ToNode},
-    step::{Step, Wait},
+    space::vma::PageRange,
     thp::ThpEnabled,
-    vma::PageRange,
 };
 
 const RULES: [&str; 6] = ["v3.9", "v4.1", "v4.12", "v4.20", "v5.10", "v6.1"];

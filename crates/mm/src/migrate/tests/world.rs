@@ -6,28 +6,33 @@ use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
 
 use crate::{
     ControlId, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
-    address_space::{AddressSpace, MMAP_BASE},
-    check::{self, Owners},
-    cost::Prices,
-    cx::{Circumstances, Cx},
-    event::{Counters, Event},
-    fault::{Access, FaultDone},
-    fork::Fork,
-    frame::Holdings,
-    gfp::AllocRequest,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        cost::Prices,
+        cx::{Circumstances, Cx},
+        event::{Counters, Event},
+        frame::Holdings,
+        step::{Step, Wait},
+        tlb::Running,
+    },
     migrate::{
         misplaced::{Misplaced, Misplacement},
         to_node::{Moved, ToNode},
     },
-    numa_hint::HintScan,
-    page_table::Pmd,
-    step::{Step, Wait},
+    numa::numa_hint::HintScan,
+    rules::{
+        gfp::AllocRequest,
+        variant::{Variant, named},
+    },
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        fork::Fork,
+        page_table::Pmd,
+        unmap::Unmap,
+        vma::PageRange,
+    },
     thp::ThpEnabled,
-    tlb::Running,
-    touch::Touch,
-    unmap::Unmap,
-    variant::{Variant, named},
-    vma::PageRange,
+    whole::check::{self, Owners},
 };
 
 pub(super) const HUGE: u64 = Order::HUGE.frames() as u64;

@@ -5,21 +5,22 @@ use units::{Bytes, BytesPerSecond, CpuId, NodeId, Order, Picos, Time};
 use super::*;
 use crate::{
     AllocRequest, MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    address_space::{AddressSpace, MMAP_BASE},
-    cost::Prices,
-    event::Counters,
-    fault::Access,
-    gfp::Mark,
-    gup::Pin,
+    fault::{Access, gup::Pin, touch::Touch},
+    memory::{
+        cost::Prices,
+        event::Counters,
+        step::{Step, Wait},
+        zone_state::ZoneState,
+    },
     reclaim::DirectReclaim,
-    step::{Step, Wait},
+    rules::{gfp::Mark, variant::named},
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        unmap::Unmap,
+        vma::PageRange,
+    },
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
-    touch::Touch,
-    unmap::Unmap,
-    variant::named,
-    vma::PageRange,
-    zone_state::ZoneState,
 };
 
 const HUGE: u64 = Order::HUGE.frames() as u64;
@@ -129,7 +130,7 @@ impl World {
             let space = spaces.get_mut(id).unwrap();
             let range = space.mmap(mm, cx, pages + HUGE).ok()?;
             let range = PageRange::new(range.start.plus(HUGE - 1).huge_start(), pages);
-            space.madvise(mm, cx, range, crate::vma::HugeAdvice::HugePage).ok()?;
+            space.madvise(mm, cx, range, crate::space::vma::HugeAdvice::HugePage).ok()?;
             Some(range)
         })
     }
@@ -147,14 +148,14 @@ impl World {
             for kind in LruKind::ALL {
                 assert_eq!(mine.list(kind), yours.list(kind), "{what}: {kind:?}");
             }
-            let recent = |of: &crate::lru::Lruvec| of.recent.map(|recent| (recent.scanned, recent.rotated));
+            let recent = |of: &crate::folio::lru::Lruvec| of.recent.map(|recent| (recent.scanned, recent.rotated));
             assert_eq!((recent(mine), mine.cost), (recent(yours), yours.cost), "{what}");
         }
         for zone in self.mm.zones.indices() {
             let sizes = |mm: &Mm| LruKind::ALL.map(|kind| mm.lru.zone_frames(zone, kind));
             assert_eq!(sizes(&self.mm), sizes(&other.mm), "{what}: zone {zone:?}");
         }
-        crate::check::walk(&self.mm).unwrap();
+        crate::whole::check::walk(&self.mm).unwrap();
     }
 }
 

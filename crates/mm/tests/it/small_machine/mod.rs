@@ -2,15 +2,18 @@
 
 use mm::{
     Frame, MachineSpec, Mm, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
-    address_space::{AddressSpace, MMAP_BASE},
-    cost::{Prices, Work},
-    cx::Cx,
-    event::{Counters, Event},
-    fault::{Access, FaultDone},
-    step::Step,
-    touch::Touch,
-    variant,
-    vma::PageRange,
+    fault::{Access, FaultDone, touch::Touch},
+    memory::{
+        cost::{Prices, Work},
+        cx::Cx,
+        event::{Counters, Event},
+        step::Step,
+    },
+    rules::variant,
+    space::{
+        address_space::{AddressSpace, MMAP_BASE},
+        vma::PageRange,
+    },
 };
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time};
 

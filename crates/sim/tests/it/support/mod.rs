@@ -2,10 +2,9 @@
 
 use mm::{
     MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    cost::Prices,
-    khugepaged::KhugepagedSettings,
-    thp::ThpEnabled,
-    variant::{self, ThpDefrag},
+    memory::cost::Prices,
+    rules::variant::{self, ThpDefrag},
+    thp::{ThpEnabled, khugepaged::KhugepagedSettings},
 };
 use sim::{Config, EntryFuture};
 use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
@@ -27,10 +26,10 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,
-        latency: mm::cost::Latency::default(),
+        latency: mm::memory::cost::Latency::default(),
         bandwidth: Vec::new(),
         swap: None,
-        disk: mm::disk::DiskSpec::default(),
+        disk: mm::file::disk::DiskSpec::default(),
         cpus: usize::try_from(cpus).unwrap(),
         quantum: sim::QUANTUM,
         cap: Bytes::mib(200),

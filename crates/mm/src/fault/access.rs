@@ -1,0 +1,330 @@
+//! Linux: none; user code that goes through memory again and again, and the faults that it takes.
+//! Differs: as a rate. What one visit to a page takes is known as long as pages share node, size and hinting state, and so is
+//! what many take. An order that no processor foresees is one of huge pages here; within each, base pages come by address.
+//!
+//! [`Touch`](crate::fault::touch::Touch) is for memory that is used for the first time, page by page. This is for what comes after:
+//! billions of visits, of which nearly none is a fault. Between two faults nothing is changed that others see, so a step
+//! goes on for as long as nothing else happens on its CPU: up to a tick.
+
+pub(crate) mod order;
+mod visit;
+
+use units::{Picos, Time, Vpn};
+
+use self::order::Order;
+pub use self::order::Runs;
+use crate::{
+    Mm, SpaceId, Spaces,
+    fault::{self, FaultControl, FaultDone},
+    memory::{
+        bandwidth::flows::{End, Written},
+        cost::{Pattern, walk::Visit},
+        cx::Cx,
+        frame::Holdings,
+        step::Step,
+    },
+    rules::mempolicy::Mempolicy,
+    space::{address_space::AddressSpace, vma::PageRange},
+};
+
+/// How long user code goes through a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// So many times, all of it.
+    Rounds(u64),
+    /// Until so much time has passed.
+    Time(Picos),
+}
+
+/// User code that accesses all pages of a range, round after round.
+#[derive(Clone, Debug)]
+pub struct Accesses {
+    order: Order,
+    pattern: Pattern,
+    amount: Amount,
+    next: Vpn,
+    visits: u64,
+    phase: Phase,
+    /// When it began, and up to when it has come.
+    span: Option<(Time, Time)>,
+    /// The pages of the range, if they are alike, as long as no entry is written; and those that this round has met so far.
+    known: Option<Alike>,
+    met: Option<Met>,
+    /// Where new pages are to be.
+    policy: Mempolicy,
+    /// Prices of visits to base pages and to huge ones, but for nodes; none where the machine does not say how it walks tables.
+    /// Asked for once: they follow from the range alone.
+    walked: Option<[Option<Visit>; 2]>,
+}
+
+/// Pages that are memory of one node and of one size, and can be gone through without a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Alike {
+    /// The position of the node.
+    node: usize,
+    /// That of their page tables' node.
+    tables: usize,
+    is_huge: bool,
+    /// The page tables' count of changes at the time when that was found out.
+    changes: u64,
+}
+
+/// The pages that a round has met since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    Nothing { changes: u64 },
+    Alike(Alike),
+}
+
+/// The next phase of an access.
+#[derive(Clone, Debug)]
+enum Phase {
+    /// User code.
+    User,
+    /// Hinting faults at the next pages, under the mmap lock.
+    Hints,
+    /// Another fault at the next page.
+    Fault(Box<FaultControl>),
+}
+
+/// Up to when a step may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The instant up to which others may see nothing of the step.
+    pub horizon: Time,
+    /// User code.
+    pub until: Time,
+}
+
+impl Accesses {
+    /// Visits to all pages of some runs, which have some. `draw`: what the order follows from, where it is random.
+    pub fn new(runs: Runs, pattern: Pattern, amount: Amount, draw: u64) -> Self {
+        let order = Order::new(runs, pattern.is_random().then_some(draw));
+        let next = order.piece().start;
+        Self {
+            order,
+            pattern,
+            amount,
+            next,
+            visits: 0,
+            phase: Phase::User,
+            span: None,
+            known: None,
+            met: None,
+            policy: Mempolicy::Local,
+            walked: None,
+        }
+    }
+
+    /// Sets the policy of the task.
+    #[must_use]
+    pub fn under(self, policy: Mempolicy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Pages visited so far, each as often as it was.
+    pub fn visits(&self) -> u64 {
+        self.visits
+    }
+
+    /// Accesses to memory so far.
+    pub fn accesses(&self) -> u64 {
+        self.visits * self.pattern.accesses()
+    }
+
+    /// The time since the first one began.
+    pub fn elapsed(&self) -> Picos {
+        self.span.map_or(Picos(0), |(from, until)| until.since(from))
+    }
+
+    /// Work that is left, in units that take about the same time each.
+    pub fn left(&self) -> u64 {
+        match self.amount {
+            Amount::Rounds(rounds) => rounds * self.order.pages() - self.visits,
+            Amount::Time(span) => Picos(span.0.saturating_sub(self.elapsed().0)).as_nanos(),
+        }
+    }
+
+    /// Is a fault under way, or at hand, for which the mmap lock is held for read?
+    pub fn is_in_fault(&self) -> bool {
+        !matches!(self.phase, Phase::User)
+    }
+
+    /// Is a fault under way that has begun?
+    pub fn keeps_lock(&self) -> bool {
+        matches!(self.phase, Phase::Fault(_))
+    }
+
+    /// Has the VMA of the next page anonymous pages already, and does nobody have its lock alone (`lock_vma_under_rcu`)?
+    pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
+        let vma = space.vmas.find(self.next).filter(|vma| vma.anon.is_some() && vma.file.is_none());
+        let is_locked = |range: PageRange| space.locked_vma.is_some_and(|page| range.contains(page));
+        vma.is_some_and(|vma| !is_locked(vma.range()))
+    }
+
+    /// Goes on up to a limit, at least by one page, one phase of a fault, or to where a lock is needed. `Handled` when all is
+    /// done. The lock is held where [`Self::is_in_fault`] has said so before.
+    pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, limits: Limits) -> Step<FaultDone> {
+        let (begin, _) = *self.span.get_or_insert((cx.now(), cx.now()));
+        let limits = self.begin_flow(mm, cx, limits);
+        let step = self.go_on(mm, space, cx, limits, self.deadline(begin));
+        self.span = Some((begin, cx.now()));
+        if self.is_flow(mm) {
+            let end = match step {
+                Step::Done(_) => End::Done,
+                _ if self.keeps_lock() => End::HeldUp,
+                _ => End::GoesOn,
+            };
+            self.end_flow_step(mm, space, cx, end);
+        }
+        step
+    }
+
+    fn end_flow_step(&self, mm: &mut Mm, space: &AddressSpace, cx: &Cx, end: End) {
+        let (cpu, from) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
+        let range = self.order.range();
+        let writes = Written { root: space.tables.root_frame(), pages: (range.start, range.end) };
+        mm.bandwidth.flows.end_step(cpu, (from, writes), cx.now(), end);
+    }
+
+    /// Does it stream through memory that may be short of bandwidth?
+    fn is_flow(&self, mm: &Mm) -> bool {
+        let is_limited = self.pattern == Pattern::Sweep && mm.bandwidth.flows.is_limited();
+        is_limited && !mm.latency.is_cached(units::Frames(self.order.pages()))
+    }
+
+    /// A step of a flow goes up to where shares change, and where nobody knows of the flow yet, up to where others are.
+    fn begin_flow(&self, mm: &mut Mm, cx: &Cx, limits: Limits) -> Limits {
+        if !self.is_flow(mm) {
+            return limits;
+        }
+        let due = mm.begin_flow_step(cx.now());
+        let until = due.map_or(limits.until, |due| limits.until.min(due));
+        let is_known = mm.bandwidth.flows.is_live(cx.cpu().0 as usize);
+        Limits { until: if is_known { until } else { limits.horizon }, ..limits }
+    }
+
+    fn deadline(&self, begin: Time) -> Time {
+        match self.amount {
+            Amount::Rounds(_) => Time(u64::MAX),
+            Amount::Time(span) => begin + span,
+        }
+    }
+
+    fn go_on(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        limits: Limits,
+        deadline: Time,
+    ) -> Step<FaultDone> {
+        let has_lock = self.is_in_fault();
+        // Where balancing looks at tasks, their ticks end what they do after a fault too.
+        let horizon = if mm.balances_numa() { limits.horizon.min(limits.until) } else { limits.horizon };
+        let limit = deadline.min(if has_lock { horizon } else { limits.until });
+        let units = self.units(mm, cx);
+        let mut round = None;
+        // Bound: each turn visits a page, or ends a phase of a fault, or a round.
+        while !self.is_over(cx.now(), deadline) {
+            match &mut self.phase {
+                Phase::User if !has_lock && self.order.is_round_start(self.next) => {
+                    self.begin_to_meet(space);
+                    self.go_round(cx, limit, &mut round);
+                    if !self.is_over(cx.now(), deadline) && !cx.is_over(limit) {
+                        self.visit(mm, space, cx, &units, limit);
+                    }
+                }
+                Phase::User => self.visit(mm, space, cx, &units, limit),
+                Phase::Hints => {
+                    self.take_hints(mm, space, cx, &units, (deadline.min(limits.until), limits.horizon));
+                }
+                Phase::Fault(fault) => match fault.step(mm, space, cx) {
+                    Step::More => return Step::More,
+                    Step::Block(wait) => return Step::Block(wait),
+                    Step::Done(FaultDone::Handled) => self.phase = Phase::User,
+                    Step::Done(failed) => return Step::Done(failed),
+                },
+            }
+            if self.is_in_fault() {
+                round = None;
+                if !has_lock {
+                    return Step::More;
+                }
+            } else if cx.is_over(limit) && !self.is_over(cx.now(), deadline) {
+                return Step::More;
+            }
+        }
+        Step::Done(FaultDone::Handled)
+    }
+
+    fn is_over(&self, now: Time, deadline: Time) -> bool {
+        match self.amount {
+            Amount::Rounds(rounds) => self.visits == rounds * self.order.pages(),
+            Amount::Time(_) => now >= deadline,
+        }
+    }
+
+    fn access(&self) -> fault::Access {
+        if self.stores() { fault::Access::Write } else { fault::Access::Read }
+    }
+
+    fn stores(&self) -> bool {
+        self.pattern.stores()
+    }
+
+    /// Is a fault under way that has pages to move, for which it needs all address spaces?
+    pub fn is_moving(&self) -> bool {
+        matches!(&self.phase, Phase::Fault(fault) if fault.is_moving())
+    }
+
+    /// Goes on with that, where [`Self::is_moving`] has said so.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<FaultDone> {
+        if self.is_flow(mm) {
+            mm.begin_flow_step(cx.now());
+        }
+        let Phase::Fault(fault) = &mut self.phase else { unreachable!("a fault moves pages") };
+        let step = fault.step_moving(mm, spaces, cx, id);
+        let (begin, _) = self.span.expect("a fault is entered in a step");
+        self.span = Some((begin, cx.now()));
+        if self.is_flow(mm) {
+            let space = spaces.get(id).expect("a live task has an address space");
+            self.end_flow_step(mm, space, cx, End::HeldUp);
+        }
+        match step {
+            Step::Done(FaultDone::Handled) => self.phase = Phase::User,
+            Step::Done(failed) => return Step::Done(failed),
+            Step::Block(wait) => return Step::Block(wait),
+            Step::More => {}
+        }
+        Step::More
+    }
+
+    /// Leaves those pages where they are, if there are some.
+    pub fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Phase::Fault(fault) = &mut self.phase {
+            fault.abort_moving(mm, spaces, cx);
+        }
+    }
+
+    /// Frames that a fault under way holds between two steps.
+    pub fn holdings(&self, space: &AddressSpace) -> Holdings {
+        match &self.phase {
+            Phase::Fault(fault) => fault.holdings(space),
+            Phase::User | Phase::Hints => Holdings::default(),
+        }
+    }
+
+    /// Frees what a fault under way holds.
+    pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
+        if let Phase::Fault(mut fault) = std::mem::replace(&mut self.phase, Phase::User) {
+            fault.abort(mm, space, cx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! Linux: none; do_numa_page() for a run of pages.
+//!
+//! Visits to pages that are alike, as many as fit into what is left of the step.
+
+use units::{Pfn, Picos, Time};
+
+use super::{Accesses, Alike, Amount, Met, Phase};
+use crate::{
+    Mm,
+    fault::FaultControl,
+    memory::{
+        cost::{
+            AccessPrice, Cause,
+            latency::Place,
+            walk::{Homes, Visit},
+        },
+        cx::Cx,
+        primitive,
+        step::RUN,
+    },
+    numa::numa_hint,
+    space::{
+        address_space::AddressSpace,
+        page_table::{
+            Pmd, TableId,
+            runs::{NODES, Run},
+        },
+        pte::Pte,
+        vma::PageRange,
+    },
+};
+
+/// The price of a visit: to base pages, and to parts of huge ones.
+pub(super) struct Units {
+    prices: UnitPrices,
+    /// The position of the CPU's own node.
+    own: usize,
+}
+
+/// Prices of visits by page size, base pages first.
+enum UnitPrices {
+    /// By the position of the page's node.
+    ByNode([Vec<AccessPrice>; 2]),
+    /// By that, and by the position of its page table's node.
+    Walked([Visit; 2]),
+}
+
+impl Units {
+    /// The price of a visit to a page of a node, whose table is another's, or the same's.
+    #[inline]
+    fn of(&self, mm: &Mm, is_huge: bool, node: usize, tables: usize) -> AccessPrice {
+        match &self.prices {
+            UnitPrices::ByNode(prices) => prices[usize::from(is_huge)][node],
+            UnitPrices::Walked(visits) => {
+                visits[usize::from(is_huge)].price(&mm.latency, Homes { cpu: self.own, page: node, tables })
+            }
+        }
+    }
+
+    /// The position of the node of a page table, where it makes a difference.
+    #[inline]
+    fn home(&self, mm: &Mm, table: impl FnOnce() -> Pfn) -> usize {
+        match &self.prices {
+            UnitPrices::ByNode(_) => self.own,
+            UnitPrices::Walked(_) => mm.nodes.place(mm.node_of(table())),
+        }
+    }
+}
+
+/// A round that was gone through within a step.
+pub(super) struct Round {
+    start: Time,
+    near: Picos,
+    far: Picos,
+}
+
+impl Accesses {
+    pub(super) fn units(&mut self, mm: &Mm, cx: &Cx) -> Units {
+        let own = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
+        let range = units::Frames(self.order.pages());
+        let sizes = [false, true];
+        let pattern = self.pattern;
+        let walked =
+            self.walked.get_or_insert_with(|| sizes.map(|is_huge| mm.latency.walked_visit(pattern, range, is_huge)));
+        if let [Some(base), Some(huge)] = *walked {
+            return Units { prices: UnitPrices::Walked([base, huge]), own };
+        }
+        let (is_flow, cpu) = (self.is_flow(mm), cx.cpu().0 as usize);
+        let cache_users = mm.beside.cache_users;
+        let of = |is_huge| {
+            let unit = |to| {
+                let alone =
+                    mm.latency.of_visit(cx.prices(), pattern, range, Place { from: own, to, is_huge, cache_users });
+                if is_flow { with_turn(alone, mm.bandwidth.flows.turn(cpu, own, to)) } else { alone }
+            };
+            (0..mm.nodes.count()).map(unit).collect()
+        };
+        Units { prices: UnitPrices::ByNode(sizes.map(of)), own }
+    }
+
+    /// A visit of a sweep to a page of a node that nobody else wants.
+    fn alone(&self, mm: &Mm, cx: &Cx, to: usize) -> AccessPrice {
+        let from = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
+        let range = units::Frames(self.order.pages());
+        mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from, to, is_huge: false, cache_users: 1 })
+    }
+
+    /// A round begins. If the last one was all of this step's and met no fault, others of this step take as long.
+    pub(super) fn go_round(&mut self, cx: &mut Cx, limit: Time, last: &mut Option<Round>) {
+        let (near, far) = (cx.spent().on(Cause::User), cx.spent().on(Cause::RemoteMemory));
+        if let Some(last) = last {
+            let span = cx.now().since(last.start).0;
+            let left = limit.0.saturating_sub(cx.now().0);
+            let most = match self.amount {
+                Amount::Rounds(_) => self.left() / self.order.pages(),
+                Amount::Time(_) => u64::MAX,
+            };
+            let rounds = left.checked_div(span).map_or(most, |fit| fit.min(most));
+            if rounds == u64::MAX {
+                // It would never end.
+                cx.wait(limit, Cause::User);
+                return;
+            }
+            cx.access(AccessPrice { near: near - last.near, far: far - last.far }, rounds);
+            self.visits += rounds * self.order.pages();
+            self.order.pass_rounds(rounds);
+            self.next = self.order.piece().start;
+        }
+        let (near, far) = (cx.spent().on(Cause::User), cx.spent().on(Cause::RemoteMemory));
+        *last = Some(Round { start: cx.now(), near, far });
+    }
+
+    /// A round begins: if the last one has met nothing but pages that are alike, and no entry was written since it began, all of
+    /// the range is known.
+    pub(super) fn begin_to_meet(&mut self, space: &AddressSpace) {
+        let changes = space.tables.changes();
+        if let Some(Met::Alike(alike)) = self.met
+            && alike.changes == changes
+        {
+            self.known = Some(alike);
+        }
+        self.met = Some(Met::Nothing { changes });
+    }
+
+    /// A part of the round has met pages without leaving a trace.
+    fn meet(&mut self, node: usize, tables: usize, is_huge: bool) {
+        self.met = match self.met {
+            Some(Met::Nothing { changes }) => Some(Met::Alike(Alike { node, tables, is_huge, changes })),
+            Some(Met::Alike(alike)) if (alike.node, alike.tables, alike.is_huge) == (node, tables, is_huge) => self.met,
+            _ => None,
+        };
+    }
+
+    /// Visits to the next pages that are alike; or the phase becomes that of what has to happen before.
+    pub(super) fn visit(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, units: &Units, limit: Time) {
+        let rest = PageRange { start: self.next, end: self.order.piece().end };
+        let known = self.known.filter(|known| known.changes == space.tables.changes());
+        if let Some(Alike { node, tables, is_huge, .. }) = known {
+            let unit = units.of(mm, is_huge, node, tables);
+            let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
+            self.pay(mm, cx, unit, (node, pages));
+            return self.pass(pages);
+        }
+        match space.tables.pmd_of(self.next) {
+            Pmd::Huge(huge) if huge.is_present() && (huge.is_writable() || !self.stores()) => {
+                if huge.is_hinting() {
+                    self.phase = Phase::Hints;
+                    return;
+                }
+                self.visit_huge(mm, space, cx, (units, huge), rest, limit);
+            }
+            Pmd::Table(table) => self.visit_table(mm, space, cx, (units, table), rest, limit),
+            Pmd::None | Pmd::Huge(_) => self.begin_fault(),
+        }
+    }
+
+    fn begin_fault(&mut self) {
+        self.phase = Phase::Fault(Box::new(FaultControl::new(self.next, self.access()).under(self.policy)));
+    }
+
+    fn visit_huge(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (units, huge): (&Units, Pte),
+        rest: PageRange,
+        limit: Time,
+    ) {
+        if huge.used(self.stores()) != huge {
+            space.tables.use_huge(self.next, self.stores());
+        }
+        let node = mm.nodes.place(mm.node_of(huge.pfn()));
+        let tables = units.home(mm, || space.tables.pmd_frame(self.next).expect("there is a huge page"));
+        let unit = units.of(mm, true, node, tables);
+        let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
+        self.meet(node, tables, true);
+        self.pay(mm, cx, unit, (node, pages));
+        self.pass(pages);
+    }
+
+    fn visit_table(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (units, table): (&Units, TableId),
+        rest: PageRange,
+        limit: Time,
+    ) {
+        if rest.pages() == AddressSpace::HUGE_PAGES && self.visit_whole(mm, space, cx, (units, table), limit) {
+            return;
+        }
+        if space.tables.pte(table, self.next).is_hinting() {
+            self.phase = Phase::Hints;
+            return;
+        }
+        match space.tables.run(mm, table, rest, self.stores()) {
+            Run::Faults => self.begin_fault(),
+            Run::Hinting { .. } => unreachable!("it was looked at"),
+            Run::Ready { node, pages } => {
+                let tables = units.home(mm, || space.tables.frame(table));
+                match node {
+                    Some(node) => self.meet(node, tables, false),
+                    // It is as near to every CPU.
+                    None => self.met = None,
+                }
+                let node = node.unwrap_or(units.own);
+                let unit = units.of(mm, false, node, tables);
+                let pages = fit(unit.total(), pages, cx.now(), limit);
+                space.tables.use_pages(table, PageRange::new(self.next, pages), self.stores());
+                self.pay(mm, cx, unit, (node, pages));
+                self.pass(pages);
+            }
+        }
+    }
+
+    /// All 512 pages of a table, where nothing but time comes of it and all of it is left; says whether that is so.
+    fn visit_whole(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (units, table): (&Units, TableId),
+        limit: Time,
+    ) -> bool {
+        let Some(summary) = space.tables.summary(mm, table).filter(|summary| summary.is_plain(self.stores())) else {
+            return false;
+        };
+        let tables = units.home(mm, || space.tables.frame(table));
+        let nodes = || (0..NODES).zip(summary.by_node).filter(|(_, pages)| *pages > 0);
+        let span = nodes().map(|(node, pages)| units.of(mm, false, node, tables).total().0 * u64::from(pages)).sum();
+        if limit.0.saturating_sub(cx.now().0) < span {
+            return false;
+        }
+        for (node, pages) in nodes() {
+            self.meet(node, tables, false);
+            let unit = units.of(mm, false, node, tables);
+            self.pay(mm, cx, unit, (node, pages.into()));
+        }
+        self.pass(AddressSpace::HUGE_PAGES);
+        true
+    }
+
+    /// The hinting faults at the next pages that are alike, each followed by the visit that it was for. The mmap lock is taken
+    /// for each of them, so that one that others may want is not held for many.
+    pub(super) fn take_hints(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        units: &Units,
+        (limit, horizon): (Time, Time),
+    ) {
+        self.phase = Phase::User;
+        self.met = None;
+        if mm.balances_numa() {
+            return self.begin_fault();
+        }
+        let most = if cx.is_over(horizon) { 1 } else { cx.faults_at_once(RUN) };
+        let rest = self.order.piece().end.0 - self.next.0;
+        let rest = PageRange::new(self.next, rest.min(most));
+        match space.tables.pmd_of(self.next) {
+            Pmd::Huge(huge) if mm.is_copied_mapped(huge) => self.begin_fault(),
+            Pmd::Huge(huge) if huge.is_hinting() => {
+                primitive::page_fault(cx, self.next);
+                numa_hint::huge_hinting_fault(mm, space, cx, self.next);
+            }
+            Pmd::Table(table) => {
+                let Run::Hinting { node, pages } = space.tables.run(mm, table, rest, self.stores()) else {
+                    // A store to a page that may not be written either.
+                    return self.begin_fault();
+                };
+                let unit = units.of(mm, false, node, units.home(mm, || space.tables.frame(table)));
+                let pages = fit(numa_hint::price_of_fault(cx) + unit.total(), pages, cx.now(), limit);
+                let run = PageRange::new(self.next, pages);
+                primitive::page_faults(cx, self.next, pages);
+                numa_hint::hinting_faults(space, cx, table, run, node == units.own);
+                space.tables.use_pages(table, run, self.stores());
+                self.pay(mm, cx, unit, (node, pages));
+                self.pass(pages);
+            }
+            // Somebody else was faster.
+            Pmd::None | Pmd::Huge(_) => {}
+        }
+    }
+
+    fn pay(&self, mm: &mut Mm, cx: &mut Cx, unit: AccessPrice, (node, pages): (usize, u64)) {
+        cx.access(unit, pages);
+        if self.is_flow(mm) {
+            let alone = self.alone(mm, cx, node).total();
+            mm.bandwidth.flows.note(cx.cpu().0 as usize, node, (pages, alone));
+        }
+    }
+
+    fn pass(&mut self, pages: u64) {
+        self.visits += pages;
+        self.next = self.next.plus(pages);
+        if self.next == self.order.piece().end {
+            self.next = self.order.next_piece();
+        }
+    }
+}
+
+/// A visit takes as long as a turn at least, the rest of which is waited for in user mode.
+fn with_turn(alone: AccessPrice, turn: Picos) -> AccessPrice {
+    AccessPrice { near: alone.near + Picos(turn.0.saturating_sub(alone.total().0)), ..alone }
+}
+
+/// How many visits of a price are begun before the limit, of at most so many; one at least.
+fn fit(price: Picos, most: u64, now: Time, limit: Time) -> u64 {
+    let left = limit.0.saturating_sub(now.0);
+    if price.0 == 0 { most } else { left.div_ceil(price.0).clamp(1, most) }
+}

@@ -1,0 +1,254 @@
+//! Linux: block/blk-mq.c, block/blk-core.c (v6.1), and the driver below.
+//! Differs: one queue, in the order of arrival; a device without moving parts: what a request takes is in proportion to its
+//! length, and the next one begins when it is transferred. One that is memory (pmem) has no queue.
+
+use std::collections::VecDeque;
+
+use units::{Bytes, BytesPerSecond, Picos, Time};
+
+use crate::memory::{cost::Cause, cx::Cx, event::Event, primitive};
+
+/// Pages of one request (`BIO_MAX_VECS`).
+const PAGES_MAX: u32 = 256;
+
+/// A disk with a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpec {
+    /// The room for all files together.
+    pub size: Bytes,
+    /// From the end of a request's transfer to its interrupt.
+    pub latency: Picos,
+    /// How fast it reads and writes.
+    pub bandwidth: BytesPerSecond,
+    /// Requests that are under way at most; who sends more waits.
+    pub depth: u32,
+    /// The medium of the disk.
+    pub medium: DiskMedium,
+    /// How its files are laid out.
+    pub filesystem: Filesystem,
+}
+
+/// The file system of a disk, as far as memory sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filesystem {
+    /// ext4: pages have buffer heads; metadata is pages of the block device, which the journal holds.
+    Ext4,
+    /// XFS: no buffer heads; inodes have log items, and lie in buffers.
+    Xfs,
+}
+
+/// The medium of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskMedium {
+    /// Something behind a queue, with latency, bandwidth and depth.
+    Queue,
+    /// Memory that is not the kernel's to give: who sends a request copies its pages, and it is done (`pmem_submit_bio`).
+    Memory,
+}
+
+impl Default for DiskSpec {
+    /// As large as needed, and a virtio disk on a solid-state one: assumed.
+    fn default() -> Self {
+        let bandwidth = BytesPerSecond::new(Bytes::mib(400)).expect("more than nothing");
+        Self {
+            size: Bytes::gib(1 << 20),
+            latency: Picos::from_micros(80),
+            bandwidth,
+            depth: 128,
+            medium: DiskMedium::Queue,
+            filesystem: Filesystem::Ext4,
+        }
+    }
+}
+
+/// Pages that follow each other, on their way to the disk or from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request<T> {
+    /// The owner of the pages.
+    pub(crate) of: T,
+    /// The first of them.
+    pub(crate) index: u64,
+    pub(crate) pages: u32,
+    pub(crate) is_write: bool,
+    /// The request comes back with an error.
+    pub(crate) failed: bool,
+    done: Time,
+}
+
+/// The last request of a disk that is memory, up to an index.
+#[derive(Clone, Copy, Debug)]
+struct Copied<T> {
+    of: T,
+    end: u64,
+    pages: u32,
+    is_write: bool,
+}
+
+/// The disk: it knows until when it is busy.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk<T> {
+    spec: DiskSpec,
+    per_page: Picos,
+    free_at: Time,
+    /// Requests that were sent and have not ended, in the order in which they end.
+    queue: VecDeque<Request<T>>,
+    requests: u32,
+    last: Option<Copied<T>>,
+    /// Each so many requests one fails; 0 is never.
+    pub(crate) fail_every: u32,
+    /// Times as long as its specification says that it takes.
+    pub(crate) slowdown: u64,
+}
+
+impl<T: Copy + PartialEq> Disk<T> {
+    pub(crate) fn new(spec: DiskSpec) -> Self {
+        let per_page = spec.bandwidth.takes(Bytes::PAGE);
+        let (free_at, queue) = (Time(0), VecDeque::new());
+        Self { spec, per_page, free_at, queue, requests: 0, last: None, fail_every: 0, slowdown: 1 }
+    }
+
+    /// The room for all files together, in pages.
+    pub(crate) fn pages(&self) -> u64 {
+        self.spec.size.0 / Bytes::PAGE.0
+    }
+
+    pub(crate) fn filesystem(&self) -> Filesystem {
+        self.spec.filesystem
+    }
+
+    /// Is a request done as soon as it is sent?
+    pub(crate) fn is_memory(&self) -> bool {
+        self.spec.medium == DiskMedium::Memory
+    }
+
+    /// Requests on their way.
+    pub(crate) fn requests(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Until when its queue is full, if it is.
+    pub(crate) fn full_until(&self) -> Option<Time> {
+        let depth = self.spec.depth as usize;
+        self.queue.len().checked_sub(depth).and_then(|over| self.queue.get(over)).map(|request| request.done)
+    }
+
+    /// Sends a request; when it will have ended.
+    pub(crate) fn submit(&mut self, cx: &mut Cx, of: T, (index, pages): (u64, u32), is_write: bool) -> Time {
+        cx.count(if is_write { Event::Pgpgout } else { Event::Pgpgin }, u64::from(pages) * (Bytes::PAGE.0 >> 10));
+        if self.is_memory() {
+            return self.copy(cx, of, (index, pages), is_write);
+        }
+        self.free_at = self.free_at.max(cx.now()) + Picos(self.per_page.0 * u64::from(pages) * self.slowdown);
+        let done = self.free_at + Picos(self.spec.latency.0 * self.slowdown);
+        if let Some(last) = self.queue.back_mut()
+            && last.of == of
+            && last.is_write == is_write
+            && last.index.checked_add(last.pages.into()) == Some(index)
+            && last.pages + pages <= PAGES_MAX
+            && last.done > cx.now()
+        {
+            (last.pages, last.done) = (last.pages + pages, done);
+            return done;
+        }
+        primitive::disk_io(cx);
+        self.push(Request { of, index, pages, is_write, failed: false, done });
+        done
+    }
+
+    /// A request of a disk that is memory. Pages that follow those of the last one came with it (`struct bio`); a block of the
+    /// journal has the last index there is.
+    fn copy(&mut self, cx: &mut Cx, of: T, (index, pages): (u64, u32), is_write: bool) -> Time {
+        let follows = |last: &Copied<T>| last.of == of && last.is_write == is_write && last.end == index;
+        let before = self.last.filter(follows).map_or(0, |last| last.pages);
+        let is_new = before == 0 || before + pages > PAGES_MAX;
+        if is_new {
+            primitive::disk_io(cx);
+        }
+        cx.because(Cause::Disk, |cx| primitive::copy_frames(cx, pages.into()));
+        let so_far = if is_new { pages } else { before + pages };
+        self.last = Some(Copied { of, end: index.wrapping_add(pages.into()), pages: so_far, is_write });
+        self.push(Request { of, index, pages, is_write, failed: false, done: cx.now() });
+        cx.now()
+    }
+
+    fn push(&mut self, request: Request<T>) {
+        self.requests += 1;
+        let failed = self.fail_every > 0 && self.requests.is_multiple_of(self.fail_every);
+        self.queue.push_back(Request { failed, ..request });
+    }
+
+    /// Has anything ended?
+    #[inline]
+    pub(crate) fn is_done(&self, now: Time) -> bool {
+        self.queue.front().is_some_and(|request| request.done <= now)
+    }
+
+    /// When the next request ends, if there is one.
+    pub(crate) fn next_end(&self) -> Option<Time> {
+        self.queue.front().map(|request| request.done)
+    }
+
+    /// The next that has.
+    pub(crate) fn next_done(&mut self, now: Time) -> Option<Request<T>> {
+        self.queue.pop_front_if(|request| request.done <= now)
+    }
+
+    /// When a read is done, if there is one of this file that holds these pages.
+    pub(crate) fn read_by(&self, is_it: impl Fn(T, u64, u64) -> bool) -> Option<Time> {
+        let mut reads = self.queue.iter().filter(|request| !request.is_write);
+        reads.find(|read| is_it(read.of, read.index, read.pages.into())).map(|read| read.done)
+    }
+
+    /// Until when its queue has too many writes, if it has (`bdi_write_congested`): from seven eighths of its depth on, until
+    /// there are a sixteenth less (`blk_queue_congestion_threshold`, block/blk-core.c, v4.1).
+    pub(crate) fn congested_until(&self) -> Option<Time> {
+        let depth = self.spec.depth as usize;
+        let (on, off) = (depth - depth / 8 + 1, depth.saturating_sub(depth / 8 + depth / 16 + 1));
+        let writes = self.queue.iter().filter(|request| request.is_write);
+        let count = writes.clone().count();
+        if count < on { None } else { writes.map(|request| request.done).nth(count - off) }
+    }
+
+    /// When so many more pages have been written, or all.
+    pub(crate) fn written_by(&self, pages: u64) -> Option<Time> {
+        let mut left = pages;
+        let writes = self.queue.iter().filter(|request| request.is_write);
+        let mut last = None;
+        for request in writes {
+            last = Some(request.done);
+            left = left.saturating_sub(request.pages.into());
+            if left == 0 {
+                break;
+            }
+        }
+        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::CpuId;
+
+    use super::*;
+    use crate::memory::{cost::Prices, event::Counters};
+
+    #[test]
+    fn a_long_queue_of_writes_is_congested_until_it_is_a_good_deal_shorter() {
+        let (prices, mut counters) = (Prices::free(), Counters::default());
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let mut disk = Disk::new(DiskSpec { depth: 16, ..DiskSpec::default() });
+        // Reads do not count.
+        let mut done = Vec::new();
+        for at in 0..20 {
+            disk.submit(&mut cx, 0, (at * 10, 1), false);
+        }
+        for at in 0..15 {
+            assert_eq!(disk.congested_until(), None, "{at} writes");
+            done.push(disk.submit(&mut cx, 1, (at * 10, 1), true));
+        }
+        // 15 are on; with the fourth done there are fewer than 12.
+        assert_eq!(disk.congested_until(), Some(done[3]));
+        disk.submit(&mut cx, 1, (1000, 1), true);
+        assert_eq!(disk.congested_until(), Some(done[4]));
+    }
+}

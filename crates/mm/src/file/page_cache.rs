@@ -1,0 +1,465 @@
+//! Linux: mm/filemap.c, mm/truncate.c, mm/page-writeback.c, mm/readahead.c, fs/buffer.c, fs/inode.c, fs/dcache.c and, as far
+//! as memory sees it, fs/ext4 (v6.1).
+//! Differs: one file system on one disk, with blocks of one page; delayed allocation, one extent for each file; base pages only;
+//! who writes a file does not lock it against others.
+//!
+//! A file's pages are known by inode and index; a frame of the cache names them the other way round. A page leaves the cache
+//! when the file is cut short or gone, or when reclaim takes it.
+
+mod balance;
+mod bio;
+mod dirty;
+mod drop;
+mod ext4;
+mod fault;
+mod filemap_read;
+mod flusher;
+mod inode;
+mod mapping;
+mod names;
+mod operation;
+mod read;
+mod shrink;
+mod sync;
+mod truncate;
+mod write;
+mod xfs;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    hash::{BuildHasherDefault, DefaultHasher},
+};
+
+use units::{Order, Pfn, Vpn};
+
+use crate::{
+    MachineSpec, Mm, PerNode,
+    file::disk::{Disk, DiskSpec},
+    memory::{
+        alloc::NoMemory,
+        cx::Cx,
+        frame::{ControlId, FamilyId, Frame, FrameFlag, FrameTable, SegmentId},
+        list_order::Ordered,
+        pageblock::ZoneIndex,
+        per_zone::PerZone,
+        primitive,
+        slab::{Cache, Object},
+    },
+    rules::{gfp::AllocRequest, zone::Settings},
+};
+
+use balance::{Balancing, TaskDirty};
+pub(crate) use fault::{FileFault, FileWent, copy_at_once};
+pub use flusher::Flusher;
+pub use inode::InodeId;
+use inode::{Inode, Segment};
+pub(crate) use mapping::Marks;
+use mapping::Nodes;
+pub use mapping::{PageFlag, Slot};
+pub use operation::{FileAnswer, FileOperation, FileRequest};
+pub(crate) use shrink::LeftOfInodes;
+pub use write::Blocks;
+
+/// Frames of a zone that belong to files, by what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// All of them (`nr_file_pages`).
+    pub pages: u64,
+    /// Those that are mapped (`nr_mapped`).
+    pub mapped: u64,
+    /// Those that the disk does not have (`nr_dirty`).
+    pub dirty: u64,
+    /// Those that are being written (`nr_writeback`).
+    pub writeback: u64,
+}
+
+/// An open file (`struct file`).
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    inode: InodeId,
+    object: Object,
+    /// The file has a descriptor.
+    has_descriptor: bool,
+    /// VMAs that map it.
+    maps: u32,
+    /// How reads went so far (`struct file_ra_state`).
+    read_ahead: read::ReadAhead,
+}
+
+/// Files by name: a million of them in thpfioscale, where an ordered map compares names twenty times.
+#[expect(clippy::disallowed_types, reason = "names are looked up and never gone through: their order decides nothing")]
+type Names = std::collections::HashMap<Box<str>, InodeId, BuildHasherDefault<DefaultHasher>>;
+
+/// Files: their pages, inodes and names, and the disk that they are on.
+#[derive(Clone, Debug)]
+pub struct PageCache {
+    inodes: Vec<Option<Inode>>,
+    free_inodes: Vec<u32>,
+    segments: Vec<Option<Segment>>,
+    free_segments: Vec<u32>,
+    names: Names,
+    open: Vec<Option<Open>>,
+    /// Numbers of descriptors below `open.len()` that are free: the lowest goes first.
+    free_files: BinaryHeap<Reverse<u32>>,
+    nodes: Nodes,
+    disk: Disk<InodeId>,
+    /// The bios of each request, as they are in its queue.
+    bios: VecDeque<Vec<Object>>,
+    counts: PerZone<FileCounts>,
+    /// Blocks of the disk that are taken, or promised to dirty pages.
+    blocks_used: u64,
+    /// Dentries that are not in use, and inodes without a dentry, by node.
+    dentries: PerNode<Ordered<InodeId>>,
+    idle: PerNode<Ordered<InodeId>>,
+    /// Inodes with dirty pages, by when they became so.
+    dirty: Ordered<InodeId>,
+    flusher: Flusher,
+    balancing: Balancing,
+    /// By task.
+    dirtiers: BTreeMap<ControlId, TaskDirty>,
+    /// Metadata, where the disk has XFS.
+    xfs: xfs::Xfs,
+    /// And where it has ext4.
+    ext4: ext4::Ext4,
+    /// `vm.dirty_ratio` and its like.
+    settings: FileSettings,
+}
+
+/// The settings that files depend on, by their names in /proc/sys/vm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileSettings {
+    dirty_ratio: u64,
+    dirty_background_ratio: u64,
+    dirty_expire_centisecs: u64,
+    dirty_writeback_centisecs: u64,
+    vfs_cache_pressure: u64,
+}
+
+impl FileSettings {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            dirty_ratio: settings.dirty_ratio.into(),
+            dirty_background_ratio: settings.dirty_background_ratio.into(),
+            dirty_expire_centisecs: settings.dirty_expire_centisecs.into(),
+            dirty_writeback_centisecs: settings.dirty_writeback_centisecs.into(),
+            vfs_cache_pressure: settings.vfs_cache_pressure.into(),
+        }
+    }
+}
+
+impl PageCache {
+    pub(crate) fn new(zones: usize, machine: &MachineSpec, settings: &Settings) -> Self {
+        Self {
+            inodes: Vec::new(),
+            free_inodes: Vec::new(),
+            segments: Vec::new(),
+            free_segments: Vec::new(),
+            names: Names::default(),
+            open: Vec::new(),
+            free_files: BinaryHeap::new(),
+            nodes: Nodes::default(),
+            disk: Disk::new(DiskSpec::default()),
+            bios: VecDeque::new(),
+            counts: PerZone::new(vec![FileCounts::default(); zones]),
+            blocks_used: 0,
+            dentries: PerNode::new(machine, |_| Ordered::default()),
+            idle: PerNode::new(machine, |_| Ordered::default()),
+            dirty: Ordered::default(),
+            flusher: Flusher::default(),
+            balancing: Balancing::default(),
+            dirtiers: BTreeMap::new(),
+            xfs: xfs::Xfs::new(machine),
+            ext4: ext4::Ext4::new(&DiskSpec::default()),
+            settings: FileSettings::of(settings),
+        }
+    }
+
+    /// A write to `vm.dirty_ratio` and its like.
+    pub(crate) fn apply_settings(&mut self, settings: &Settings) {
+        self.settings = FileSettings::of(settings);
+    }
+
+    /// Frames of a zone that belong to files, by zone.
+    pub fn counts(&self, zone: ZoneIndex) -> FileCounts {
+        self.counts[zone]
+    }
+
+    /// Pages of files in all zones.
+    pub fn totals(&self) -> FileCounts {
+        self.counts.iter().fold(FileCounts::default(), |sum, counts| FileCounts {
+            pages: sum.pages + counts.pages,
+            mapped: sum.mapped + counts.mapped,
+            dirty: sum.dirty + counts.dirty,
+            writeback: sum.writeback + counts.writeback,
+        })
+    }
+
+    /// A page of a zone has its first mapping, or has lost its last.
+    pub(crate) fn count_mapped(&mut self, zone: ZoneIndex, on: bool) {
+        let mapped = &mut self.counts[zone].mapped;
+        *mapped = if on { *mapped + 1 } else { *mapped - 1 };
+    }
+
+    /// Nodes of all trees of pages (`workingset_nodes` counts those with shadows only).
+    pub fn tree_nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Each so many requests to the disk one fails: for tests.
+    pub fn fail_disk(&mut self, every: u32) {
+        self.disk.fail_every = every;
+    }
+
+    /// The disk takes so many times as long from now on: for tests.
+    ///
+    /// # Panics
+    /// At 0 times.
+    pub fn slow_disk(&mut self, times: u32) {
+        assert!(times > 0, "a disk takes its time");
+        self.disk.slowdown = times.into();
+    }
+
+    /// The slot at an index of a file.
+    pub fn slot(&self, id: InodeId, index: u64) -> Slot {
+        self.inode(id).mapping.get(&self.nodes, index)
+    }
+
+    fn page(&self, id: InodeId, index: u64) -> Option<Pfn> {
+        match self.slot(id, index) {
+            Slot::Folio(pfn) => Some(pfn),
+            Slot::Empty | Slot::Shadow(_) => None,
+        }
+    }
+
+    /// A page of a file that is there and was read, and is not the marked one of what was read ahead.
+    fn ready_page(&self, id: InodeId, index: u64) -> Option<Pfn> {
+        let inode = self.inode(id);
+        if index < inode.pages() { inode.mapping.ready_page(&self.nodes, index) } else { None }
+    }
+
+    pub(crate) fn has(&self, (id, index): (InodeId, u64), flag: PageFlag) -> bool {
+        self.inode(id).mapping.has(&self.nodes, index, flag)
+    }
+
+    pub(crate) fn mark(&mut self, (id, index): (InodeId, u64), flag: PageFlag, on: bool) {
+        let inode = self.inodes[id.0 as usize].as_mut().expect("a page has an inode");
+        inode.mapping.mark(&mut self.nodes, index, flag, on);
+    }
+
+    fn replace(&mut self, (id, index): (InodeId, u64), to: Pfn) {
+        let inode = self.inodes[id.0 as usize].as_mut().expect("a page has an inode");
+        inode.mapping.replace(&mut self.nodes, index, to);
+    }
+
+    /// Where in which file a frame is, if it is in the cache; one that has left it, and is not freed yet, is nowhere.
+    pub(crate) fn place_of(&self, frames: &FrameTable, head: Pfn) -> Option<(InodeId, u64)> {
+        self.find(frames, head).map(|(at, _)| at)
+    }
+
+    /// Finds the place of a page and its marks: the tree is gone through once.
+    pub(crate) fn find(&self, frames: &FrameTable, head: Pfn) -> Option<((InodeId, u64), Marks)> {
+        let Frame::File { segment, index, .. } = frames.get(head) else { return None };
+        let part = self.segments.get(segment.0 as usize)?.as_ref()?;
+        let index = u64::from(part.nth) * u64::from(SegmentId::PAGES) + u64::from(index);
+        let marks = self.inode(part.inode).mapping.marks_of(&self.nodes, index, head)?;
+        Some(((part.inode, index), marks))
+    }
+
+    /// A contradiction in files themselves, if there is one: for checks.
+    pub(crate) fn check(&self) -> Option<String> {
+        let promised = self
+            .pages()
+            .filter(|(id, index, _)| self.has((*id, *index), PageFlag::Dirty) && !self.inode(*id).blocks.has(*index));
+        let files = (0..).map(InodeId).zip(&self.inodes).filter(|(id, _)| !self.ext4.is_own(*id));
+        let taken: u64 = files.filter_map(|(_, inode)| Some(inode.as_ref()?.blocks.blocks())).sum();
+        let used = taken + promised.count() as u64;
+        if used != self.blocks_used {
+            return Some(format!("{used} blocks of the disk are used, but {} are counted", self.blocks_used));
+        }
+        let stray = (0..).map(InodeId).zip(&self.inodes).find_map(|(id, inode)| {
+            let inode = inode.as_ref()?;
+            let is_dirty = inode.mapping.next_dirty(&self.nodes, 0).is_some();
+            (is_dirty && inode.dirty_place.is_none() && inode.has_name).then_some(id)
+        });
+        stray.map(|id| format!("{id:?} has dirty pages, but the flusher does not know it"))
+    }
+
+    /// Every kernel object that files have.
+    pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
+        let open = self.open.iter().flatten().map(|open| open.object);
+        let inodes = self
+            .inodes
+            .iter()
+            .flatten()
+            .flat_map(|inode| {
+                let own = [inode.object, inode.security, inode.log_item, inode.extent];
+                own.into_iter().chain([inode.dentry, inode.logged.object()])
+            })
+            .flatten();
+        open.chain(inodes)
+            .chain(self.nodes.objects())
+            .chain(self.buffers())
+            .chain(self.xfs.objects())
+            .chain(self.ext4.objects())
+            .chain(self.bios.iter().flatten().copied())
+    }
+
+    /// Pages of buffers of metadata.
+    pub(crate) fn metadata_pages(&self) -> impl Iterator<Item = Pfn> + '_ {
+        self.xfs.pages()
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = Object> + '_ {
+        self.pages().filter_map(|(id, index, _)| self.inode(id).mapping.buffer(&self.nodes, index))
+    }
+
+    /// Every page: its file, its index, its frame.
+    pub fn pages(&self) -> impl Iterator<Item = (InodeId, u64, Pfn)> + '_ {
+        let ids = (0..).map(InodeId).zip(&self.inodes).filter_map(|(id, inode)| Some((id, inode.as_ref()?)));
+        ids.flat_map(move |(id, inode)| {
+            let mut from = Some(0);
+            std::iter::from_fn(move || {
+                let (index, pfn) = inode.mapping.next_folio(&self.nodes, from?)?;
+                from = index.checked_add(1);
+                Some((id, index, pfn))
+            })
+        })
+    }
+}
+
+impl Mm {
+    /// The disk that files are on, before there are any.
+    pub fn mount(&mut self, spec: &DiskSpec) {
+        assert!(self.cache.inodes.is_empty(), "a disk is there before its files");
+        self.cache.disk = Disk::new(*spec);
+        self.cache.xfs.mount(spec);
+        self.cache.ext4 = ext4::Ext4::new(spec);
+    }
+
+    /// The request for a page of the cache (`mapping_gfp_mask`); `writes`: it will be dirty (`__GFP_WRITE`), and not read
+    /// (`page_cache_alloc_cold`, `page_cache_alloc_readahead`).
+    fn page_cache_request(&self, cx: &Cx, writes: bool) -> AllocRequest {
+        let is_cold = !writes && self.variant.pcp_has_cold_end;
+        AllocRequest { writes, is_cold, ..AllocRequest::gfp_highuser_movable(self.node_of_cpu(cx.cpu())) }
+    }
+
+    /// Makes a place for an index (`xas_nomem`).
+    fn make_place(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> Result<(), NoMemory> {
+        // Bound: the levels of a tree.
+        while self.cache.inode(id).mapping.needs_node(&self.cache.nodes, index) {
+            let object = self.alloc_object(cx, Cache::RadixTreeNode)?;
+            let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the caller has it open");
+            inode.mapping.add_node(&mut self.cache.nodes, index, object);
+        }
+        Ok(())
+    }
+
+    /// A new frame becomes a page of a file, at an index for which there is a place (`filemap_add_folio`): locked, and on its
+    /// way to the LRU lists. A page that is read and was here lately may be active at once.
+    fn add_page(&mut self, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn, is_read: bool) {
+        let segment = self.cache.segment(id, index);
+        let inner = u32::try_from(index % u64::from(SegmentId::PAGES)).expect("below 2^20");
+        self.frames.set(head, Frame::File { segment, index: inner, order: Order::BASE });
+        self.swap.forget(head);
+        self.frames.mark(head, FrameFlag::InBatch, true);
+        self.frames.mark(head, FrameFlag::Locked, true);
+        let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the caller has it open");
+        let was = inode.mapping.set(&mut self.cache.nodes, index, Slot::Folio(head));
+        assert!(!matches!(was, Slot::Folio(_)), "two pages at one index");
+        self.cache.leave_idle(id);
+        let zone = self.zone_position(head);
+        self.cache.counts[zone].pages += 1;
+        primitive::file_pages(cx, 1);
+        if let (Slot::Shadow(shadow), true) = (was, is_read) {
+            self.refault_file(cx, (id, index), head, shadow);
+        }
+        self.lru_add(cx, head, Order::BASE);
+    }
+
+    /// A page leaves the cache, with its buffer; it is not dirty any more, whatever it was. Its frame is the caller's.
+    pub(crate) fn remove_page(&mut self, cx: &mut Cx, head: Pfn, shadow: Option<u32>) {
+        let ((id, index), marks) = self.cache.find(&self.frames, head).expect("it is in the cache");
+        assert!(!marks.has(PageFlag::Writeback), "page {index} of {id:?} is being written");
+        if marks.has(PageFlag::Dirty) {
+            self.cancel_dirty((id, index), head);
+        }
+        self.drop_buffer(cx, (id, index));
+        let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
+        let slot = shadow.map_or(Slot::Empty, Slot::Shadow);
+        let was = inode.mapping.set(&mut self.cache.nodes, index, slot);
+        assert_eq!(was, Slot::Folio(head), "frame {head} is page {index} of {id:?}");
+        let is_shrinkable = inode.mapping.is_shrinkable();
+        let zone = self.zone_position(head);
+        self.cache.counts[zone].pages -= 1;
+        primitive::file_pages(cx, 1);
+        self.free_tree_nodes(cx);
+        if is_shrinkable {
+            self.rest_inode(id);
+        }
+    }
+
+    fn free_tree_nodes(&mut self, cx: &mut Cx) {
+        while let Some(object) = self.cache.nodes.freed.pop() {
+            self.free_object(cx, object);
+        }
+    }
+
+    fn drop_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) {
+        let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
+        if let Some(buffer) = inode.mapping.set_buffer(&mut self.cache.nodes, index, None) {
+            self.free_object(cx, buffer);
+        }
+    }
+
+    /// Gives a page its buffer head, if it has none (`create_empty_buffers`), after the file has what it needs for a first block.
+    fn make_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) -> Result<(), NoMemory> {
+        if self.cache.is_xfs() || self.cache.inode(id).mapping.buffer(&self.cache.nodes, index).is_some() {
+            return Ok(());
+        }
+        self.make_extent(cx, id)?;
+        let buffer = self.alloc_object(cx, Cache::BufferHead)?;
+        let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
+        inode.mapping.set_buffer(&mut self.cache.nodes, index, Some(buffer));
+        Ok(())
+    }
+
+    /// A page of the first file, as if it had been read: for tests.
+    #[cfg(test)]
+    pub(crate) fn add_clean_page(&mut self, cx: &mut Cx, index: u64) -> Pfn {
+        if self.cache.inodes.is_empty() {
+            self.cache.add_inode(Inode::default());
+        }
+        let at = (InodeId(0), index);
+        self.make_place(cx, at.0, at.1).expect("there is memory");
+        let head = self.alloc(cx, &self.page_cache_request(cx, false)).expect("there is memory");
+        self.add_page(cx, at, head, true);
+        self.cache.mark(at, PageFlag::Uptodate, true);
+        self.unlock_folio(cx, head);
+        head
+    }
+
+    /// The disk gets so many requests to write more, whose end has no effect: for tests.
+    #[cfg(test)]
+    pub(crate) fn send_writes(&mut self, cx: &mut Cx, requests: u64) {
+        for at in 0..requests {
+            self.cache.disk.submit(cx, InodeId(0), (2 * at, 1), true);
+            self.cache.bios.push_back(Vec::new());
+        }
+    }
+
+    /// The page at an index of a file, for tests.
+    pub fn file_page(&self, id: InodeId, index: u64) -> Option<Pfn> {
+        self.cache.page(id, index)
+    }
+
+    /// The places where a page of the cache may be mapped: families and page numbers.
+    pub(crate) fn file_places(&self, head: Pfn) -> Vec<(FamilyId, Vpn)> {
+        let Some((id, index)) = self.cache.place_of(&self.frames, head) else { return Vec::new() };
+        let maps = self.cache.inode(id).maps();
+        maps.iter().map(|map| (map.family, Vpn(index.wrapping_add(map.shift)))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

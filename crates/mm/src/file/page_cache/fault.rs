@@ -1,0 +1,265 @@
+//! Linux: do_read_fault(), do_cow_fault(), do_shared_fault() and do_wp_page() in mm/memory.c, filemap_fault() and
+//! filemap_map_pages() in mm/filemap.c, ext4_page_mkwrite() (v6.1).
+//! Differs: a private copy is allocated when the page is there; who waits for the disk lets go of the mmap lock and begins
+//! again.
+
+use units::{Order, Pfn, Vpn};
+
+use super::{InodeId, PageFlag, read::Window};
+use crate::{
+    Mm,
+    fault::{Access, FaultDone},
+    memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Wait},
+    rules::gfp::AllocRequest,
+    space::{
+        address_space::AddressSpace,
+        page_table::TableId,
+        pte::Pte,
+        vma::{FileMap, Vma},
+    },
+};
+
+/// Pages that a fault maps at once, where they are there (`fault_around_bytes`: 64 KiB).
+const AROUND: u64 = 16;
+
+/// A fault in a mapping of a file, from where the kernel knows that it is one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileFault {
+    /// Pages that are being read for it.
+    window: Option<Window>,
+    /// Nothing could be read ahead, or that was done: the page alone.
+    is_alone: bool,
+    /// The fault has waited for the disk.
+    is_major: bool,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileWent {
+    /// There is no memory for it, yet or at all.
+    Without(NoMemory),
+    /// The fault begins again after this.
+    Waits(Wait),
+    Done(FaultDone),
+}
+
+/// Where a fault is, and what for.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    table: TableId,
+    vpn: Vpn,
+    map: FileMap,
+    index: u64,
+}
+
+impl FileFault {
+    /// Goes on: `table` is the one for this page, in which nothing is mapped there, or a page of the file that must not be
+    /// stored to yet.
+    pub(crate) fn step(
+        &mut self,
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (table, vma, vpn, access): (TableId, Vma, Vpn, Access),
+    ) -> FileWent {
+        mm.complete_disk_io(cx);
+        let map = vma.file.expect("the caller looked");
+        let at = At { table, vpn, map, index: map.index(vpn) };
+        let was = space.tables.pte(table, vpn);
+        if was.is_present() {
+            return if map.is_shared {
+                Self::make_writable(mm, space, cx, at, was.pfn())
+            } else {
+                copy(mm, space, cx, at, was.pfn())
+            };
+        }
+        if at.index >= mm.cache.inode(map.inode).pages() {
+            return FileWent::Done(FaultDone::BusError);
+        }
+        if access == Access::Read && self.window.is_none() && !self.is_alone && map_around(mm, space, cx, &vma, at) {
+            return FileWent::Done(FaultDone::Handled);
+        }
+        let head = match self.find(mm, cx, at) {
+            Ok(head) => head,
+            Err(went) => return went,
+        };
+        match access {
+            Access::Read => {
+                map_page(mm, space, cx, at, head, false);
+                FileWent::Done(FaultDone::Handled)
+            }
+            Access::Write if map.is_shared => Self::make_writable(mm, space, cx, at, head),
+            Access::Write => copy(mm, space, cx, at, head),
+        }
+    }
+
+    /// The page, read and unlocked (`filemap_fault`).
+    fn find(&mut self, mm: &mut Mm, cx: &mut Cx, at: At) -> Result<Pfn, FileWent> {
+        let At { map: FileMap { inode, file, .. }, index, .. } = at;
+        if self.window.is_none() {
+            let is_there = mm.cache.page(inode, index).is_some();
+            self.window = if is_there { mm.read_behind(file, inode, index) } else { self.read_around(mm, cx, at) };
+        }
+        if let Some(window) = &mut self.window
+            && let Err(no) = mm.read_window(cx, inode, window)
+        {
+            return Err(FileWent::Without(no));
+        }
+        let wait = |mm: &mut Mm, head| mm.wait_for_page((inode, index), head);
+        match mm.cache.page(inode, index) {
+            Some(head) => {
+                if let Some(wait) = wait(mm, head) {
+                    return Err(FileWent::Waits(wait));
+                }
+                if mm.cache.has((inode, index), PageFlag::Uptodate) {
+                    return Ok(head);
+                }
+                if std::mem::replace(&mut self.is_alone, true) {
+                    // The disk could not read it, twice.
+                    return Err(FileWent::Done(FaultDone::BusError));
+                }
+            }
+            None => self.is_alone = true,
+        }
+        mm.read_one(cx, inode, index).map_err(FileWent::Without)?;
+        let head = mm.cache.page(inode, index).expect("it was just added");
+        match wait(mm, head) {
+            Some(wait) => Err(FileWent::Waits(wait)),
+            None if mm.cache.has((inode, index), PageFlag::Uptodate) => Ok(head),
+            // A disk that is memory has failed already.
+            None => Err(FileWent::Done(FaultDone::BusError)),
+        }
+    }
+
+    fn read_around(&mut self, mm: &mut Mm, cx: &mut Cx, at: At) -> Option<Window> {
+        if !std::mem::replace(&mut self.is_major, true) {
+            cx.major_fault();
+        }
+        mm.read_ahead_of(at.map.file).around(at.index)
+    }
+
+    /// A store to a page of a file that is shared: the page is dirty, and has a block, before it can be stored to
+    /// (`do_page_mkwrite`, `fault_dirty_shared_page`).
+    fn make_writable(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, head: Pfn) -> FileWent {
+        let place = (at.map.inode, at.index);
+        if let Some(wait) = mm.wait_for_page(place, head) {
+            return FileWent::Waits(wait);
+        }
+        if let Err(no) = mm.make_buffer(cx, place) {
+            return FileWent::Without(no);
+        }
+        if !mm.reserve_block(place.0, place.1) {
+            return FileWent::Done(FaultDone::BusError);
+        }
+        primitive::file_operation(cx);
+        mm.set_page_dirty(cx, head);
+        if space.tables.pte(at.table, at.vpn).is_present() {
+            let was = space.tables.pte(at.table, at.vpn);
+            space.tables.set_pte(cx, at.table, at.vpn, was.rewritten());
+        } else {
+            map_page(mm, space, cx, at, head, true);
+        }
+        match mm.balance_dirty(cx) {
+            Some(wait) => FileWent::Waits(wait),
+            None => FileWent::Done(FaultDone::Handled),
+        }
+    }
+}
+
+/// The first store to a page of a private mapping of a file, whose page is ready ([`Mm::ready_page`]): the same work in the same
+/// order as [`FileFault`] does.
+#[inline]
+pub(crate) fn copy_at_once(
+    mm: &mut Mm,
+    space: &mut AddressSpace,
+    cx: &mut Cx,
+    (table, vpn, map): (TableId, Vpn, FileMap),
+    page: Pfn,
+) -> Result<(), NoMemory> {
+    mm.complete_disk_io(cx);
+    let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
+    let frame = mm.alloc(cx, &request)?;
+    mm.read_ahead_of(map.file).hit();
+    install_copy(mm, space, cx, At { table, vpn, map, index: map.index(vpn) }, (page, frame));
+    Ok(())
+}
+
+/// Maps what is there of the pages around one (`do_fault_around`); says whether the one itself was among them.
+fn map_around(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, vma: &Vma, at: At) -> bool {
+    let first = Vpn(at.vpn.0 & !(AROUND - 1)).max(vma.start);
+    let end = Vpn((at.vpn.0 & !(AROUND - 1)) + AROUND).min(vma.end());
+    let size = mm.cache.inode(at.map.inode).pages();
+    for vpn in (first.0..end.0).map(Vpn) {
+        let index = at.map.index(vpn);
+        if index >= size {
+            break;
+        }
+        let place = (at.map.inode, index);
+        let Some(head) = mm.cache.page(place.0, index) else { continue };
+        let is_ready = mm.cache.has(place, PageFlag::Uptodate) && !mm.cache.has(place, PageFlag::ReadAhead);
+        if !is_ready || mm.frames.has(head, FrameFlag::Locked) {
+            continue;
+        }
+        mm.read_ahead_of(at.map.file).hit();
+        if space.tables.pte(at.table, vpn) == Pte::NONE {
+            map_page(mm, space, cx, At { vpn, index, ..at }, head, false);
+        }
+    }
+    space.tables.pte(at.table, at.vpn).is_present()
+}
+
+fn map_page(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, head: Pfn, stores: bool) {
+    mm.map_file_page(head);
+    primitive::count_mappings(cx, 1);
+    let pte = if stores { Pte::written(head) } else { Pte::read(head) };
+    space.tables.set_pte(cx, at.table, at.vpn, pte);
+    space.rss += 1;
+}
+
+/// A store to a private mapping: a copy, which is anonymous memory from now on.
+fn copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, from: Pfn) -> FileWent {
+    space.vmas.prepare_anon(at.vpn);
+    let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
+    match mm.alloc(cx, &request) {
+        Ok(frame) => {
+            install_copy(mm, space, cx, at, (from, frame));
+            FileWent::Done(FaultDone::Handled)
+        }
+        Err(no) => FileWent::Without(no),
+    }
+}
+
+#[inline]
+fn install_copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, (from, frame): (Pfn, Pfn)) {
+    mm.copy(cx, from, frame, Order::BASE);
+    mm.map_new_folio(cx, frame, space.family, at.vpn, Order::BASE);
+    if space.tables.pte(at.table, at.vpn).is_present() {
+        primitive::flush_tlb_range(cx, 1);
+        primitive::count_mappings(cx, 1);
+        mm.unmap_file_page(from);
+        space.rss -= 1;
+    }
+    space.tables.set_pte(cx, at.table, at.vpn, Pte::written(frame));
+    space.rss += 1;
+}
+
+impl Mm {
+    /// The page of a file that is mapped at a place, if it is there, read and unlocked, and not the marked one of what was read
+    /// ahead.
+    #[inline]
+    pub(crate) fn ready_page(&self, map: FileMap, vpn: Vpn) -> Option<Pfn> {
+        let page = self.cache.ready_page(map.inode, map.index(vpn))?;
+        (!self.frames.has(page, FrameFlag::Locked)).then_some(page)
+    }
+
+    /// A page is there: if it is the marked one, what to read ahead (`do_async_mmap_readahead`).
+    fn read_behind(&mut self, file: u32, inode: InodeId, index: u64) -> Option<Window> {
+        self.read_ahead_of(file).hit();
+        if !self.cache.has((inode, index), PageFlag::ReadAhead) {
+            return None;
+        }
+        self.cache.mark((inode, index), PageFlag::ReadAhead, false);
+        let miss = self.next_miss(inode, index);
+        self.read_ahead_of(file).ahead(index, || miss)
+    }
+}

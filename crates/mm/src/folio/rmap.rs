@@ -1,0 +1,417 @@
+//! Linux: mm/rmap.c, mm/huge_memory.c (v6.1).
+//! Differs: what maps a folio is counted here and found by `spaces.rs`. Counts of a huge page that is
+//! mapped by base entries sit in a table of their own, made at its first PMD split.
+
+use std::collections::BTreeMap;
+
+use units::{Order, Pfn, Vpn};
+
+use crate::{
+    LruKind, Mm,
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::{FamilyId, Frame, FrameFlag, FrameTable},
+        primitive,
+    },
+    space::pte::Pte,
+};
+
+const BASE_PER_HUGE: usize = Order::HUGE.frames() as usize;
+
+/// Families are numbered in 12 bits.
+const FAMILIES: u16 = 1 << 12;
+
+/// From here on a frame's own count says only "look into `Rmap::many`".
+const MANY: u8 = FrameTable::MAP_COUNT_MAX;
+
+/// The mappings of anonymous folios.
+#[derive(Clone, Debug, Default)]
+pub struct Rmap {
+    /// Processes of each family, related by fork.
+    families: BTreeMap<FamilyId, u32>,
+    /// Map counts that do not fit into the frame.
+    many: BTreeMap<Pfn, u32>,
+    /// Huge pages of which some process maps base pages, by head frame.
+    by_base: BTreeMap<Pfn, BaseMapped>,
+    /// Huge pages to split when memory is short, oldest first (`deferred_split_queue`).
+    deferred: BTreeMap<u64, Pfn>,
+    deferrals: u64,
+}
+
+/// A huge page's base entries.
+#[derive(Clone, Debug)]
+struct BaseMapped {
+    /// How many base entries map each of its frames.
+    of_frame: Box<[u16; BASE_PER_HUGE]>,
+    /// Their sum.
+    total: u32,
+    /// The folio's place in the queue of deferred splits.
+    deferred: Option<u64>,
+}
+
+impl BaseMapped {
+    fn none() -> Self {
+        Self { of_frame: Box::new([0; BASE_PER_HUGE]), total: 0, deferred: None }
+    }
+}
+
+/// Pins, as far as they are not found at their pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pins {
+    /// Has anything ever been pinned?
+    pub(crate) has_any: bool,
+    /// Grows when a page that is mapped is not pinned any more, and when a pinned one is mapped again.
+    pub(crate) lost: u64,
+}
+
+/// A folio that nobody maps any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmapped {
+    /// The folio's first frame.
+    pub head: Pfn,
+    /// The folio's size.
+    pub order: Order,
+}
+
+impl Rmap {
+    /// A process that is related to no other; nothing when all family numbers are taken.
+    pub fn new_family(&mut self) -> Option<FamilyId> {
+        let family = (0..FAMILIES).map(FamilyId).find(|family| !self.families.contains_key(family))?;
+        self.families.insert(family, 1);
+        Some(family)
+    }
+
+    /// A process of `family` forks.
+    pub fn join_family(&mut self, family: FamilyId) {
+        *self.families.get_mut(&family).expect("the parent lives") += 1;
+    }
+
+    /// A process of `family` ends.
+    pub fn leave_family(&mut self, family: FamilyId) {
+        let members = self.families.get_mut(&family).expect("the process lives");
+        *members -= 1;
+        if *members == 0 {
+            self.families.remove(&family);
+        }
+    }
+
+    /// Huge pages that wait for a split, oldest first.
+    pub fn deferred_splits(&self) -> impl ExactSizeIterator<Item = Pfn> + '_ {
+        self.deferred.values().copied()
+    }
+
+    /// Those up to a place in the queue, with their places.
+    pub(crate) fn deferred_until(&self, until: u64) -> impl DoubleEndedIterator<Item = (u64, Pfn)> + '_ {
+        self.deferred.range(..=until).map(|(place, head)| (*place, *head))
+    }
+
+    /// Map counts that frames do not hold, as they are: for checks.
+    pub(crate) fn raw_many(&self) -> &BTreeMap<Pfn, u32> {
+        &self.many
+    }
+
+    /// Counts of base entries of huge pages, and their sums, as they are: for checks.
+    pub(crate) fn raw_by_base(&self) -> impl Iterator<Item = (Pfn, &[u16; BASE_PER_HUGE], u32)> {
+        self.by_base.iter().map(|(head, mapped)| (*head, &*mapped.of_frame, mapped.total))
+    }
+
+    /// Loses the queue, for tests that damage a state on purpose.
+    #[cfg(test)]
+    pub(crate) fn forget_deferred(&mut self) {
+        self.deferred.clear();
+    }
+
+    /// A huge page is taken apart: how many base entries map each of its frames.
+    pub(crate) fn take_base_counts(&mut self, head: Pfn) -> Box<[u16; BASE_PER_HUGE]> {
+        let mapped = self.by_base.remove(&head).expect("its huge entries were split");
+        if let Some(place) = mapped.deferred {
+            self.deferred.remove(&place);
+        }
+        mapped.of_frame
+    }
+
+    /// A huge page that could not be split waits behind all others.
+    pub(crate) fn requeue_deferred(&mut self, head: Pfn) {
+        let Some(mapped) = self.by_base.get_mut(&head) else { return };
+        let Some(place) = mapped.deferred else { return };
+        self.deferrals += 1;
+        mapped.deferred = Some(self.deferrals);
+        self.deferred.remove(&place);
+        self.deferred.insert(self.deferrals, head);
+    }
+
+    fn defer_split(&mut self, cx: &mut Cx, head: Pfn) {
+        let mapped = self.by_base.get_mut(&head).expect("only a huge page with base entries is mapped in part");
+        if mapped.deferred.is_none() {
+            self.deferrals += 1;
+            mapped.deferred = Some(self.deferrals);
+            self.deferred.insert(self.deferrals, head);
+            cx.count(Event::ThpDeferredSplitPage, 1);
+        }
+    }
+
+    /// Forgets a huge page that nobody maps.
+    pub(crate) fn forget(&mut self, head: Pfn) {
+        if let Some(place) = self.by_base.remove(&head).and_then(|mapped| mapped.deferred) {
+            self.deferred.remove(&place);
+        }
+    }
+}
+
+impl Mm {
+    /// A folio that was just allocated gets its first mapping (`page_add_new_anon_rmap`), and goes on its way to the LRU
+    /// lists (`lru_cache_add_inactive_or_unevictable`).
+    #[inline]
+    pub(crate) fn map_new_folio(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
+        self.frames.set_new_anon(head, (family, vpn), order, LruKind::of_new_anon(self.variant.lru_new_anon));
+        self.swap.forget(head);
+        primitive::count_mappings(cx, 1);
+        self.lru_add(cx, head, order);
+    }
+
+    /// A frame gets one more base entry (`page_try_dup_anon_rmap`), for which the caller charges: a run at a time.
+    pub(crate) fn map_base_again(&mut self, pfn: Pfn) {
+        if self.frames.is_file(pfn) {
+            return self.map_file_page(pfn);
+        }
+        let (head, order) = self.anon_folio(pfn);
+        if order == Order::BASE {
+            self.set_count(head, self.count(head) + 1);
+        } else {
+            let mapped = self.rmap.by_base.get_mut(&head).expect("it has a base entry already");
+            mapped.of_frame[(pfn.0 - head.0) as usize] += 1;
+            mapped.total += 1;
+        }
+    }
+
+    /// A page of a file gets one more entry, for which the caller charges (`page_add_file_rmap`).
+    pub(crate) fn map_file_page(&mut self, head: Pfn) {
+        let count = self.count(head);
+        if count == 0 {
+            let zone = self.zone_position(head);
+            self.cache.count_mapped(zone, true);
+        }
+        self.set_count(head, count + 1);
+    }
+
+    /// Takes one mapping off a page of a file.
+    pub(crate) fn unmap_file_page(&mut self, head: Pfn) {
+        let count = self.count(head) - 1;
+        if count == 0 {
+            let zone = self.zone_position(head);
+            self.cache.count_mapped(zone, false);
+        }
+        self.set_count(head, count);
+    }
+
+    /// An entry that mapped a page of a file is gone: what was done through it is known by its marks (`zap_pte_range`).
+    pub(crate) fn unmap_file_entry(&mut self, cx: &mut Cx, was: Pte) {
+        let head = was.pfn();
+        if was.is_dirty() {
+            self.set_page_dirty(cx, head);
+        }
+        if was.is_accessed() {
+            self.mark_page_accessed(cx, head);
+        }
+        self.unmap_file_page(head);
+    }
+
+    /// Has somebody a reference to a folio of anonymous memory, beside those who map it?
+    #[inline]
+    pub fn is_pinned(&self, head: Pfn) -> bool {
+        self.frames.is_anon(head) && self.frames.has(head, FrameFlag::Pinned)
+    }
+
+    /// The folio of anonymous memory that holds this frame is pinned, or no longer.
+    pub(crate) fn set_pinned(&mut self, pfn: Pfn, is_pinned: bool) {
+        self.pins.has_any |= is_pinned;
+        self.pins.lost += u64::from(!is_pinned);
+        let head = self.folio_head(pfn);
+        self.frames.mark(head, FrameFlag::Pinned, is_pinned);
+    }
+
+    /// Are all references to a huge folio those of its mappings and of whoever has it in hand (`can_split_huge_page`)? Up to 4.4
+    /// pins are of its parts, and go with them.
+    pub(crate) fn can_split(&self, head: Pfn) -> bool {
+        self.variant.thp_splits_at_once || !self.is_pinned(head)
+    }
+
+    /// References to a folio: its mappings, a batch or whoever has isolated it, the swap cache, and a pin, which counts once
+    /// (`folio_ref_count`).
+    pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
+        let is_held = !self.frames.has(head, FrameFlag::OnLru);
+        let is_cached = self.swap.slot_of(head).is_some();
+        self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached) + u32::from(self.is_pinned(head))
+    }
+
+    /// How often a base page is mapped, of whatever kind.
+    pub(crate) fn mappings_of(&self, head: Pfn) -> u32 {
+        self.count(head)
+    }
+
+    /// A base page that has taken another one's place is mapped by so many entries.
+    pub(crate) fn map_migrated(&mut self, head: Pfn, entries: u32) {
+        if self.frames.is_file(head) {
+            for _ in 0..entries {
+                self.map_file_page(head);
+            }
+            return;
+        }
+        self.set_count(head, entries);
+    }
+
+    /// A huge page gets one more huge entry.
+    pub(crate) fn map_huge_again(&mut self, cx: &mut Cx, head: Pfn) {
+        primitive::count_mappings(cx, 1);
+        self.set_count(head, self.count(head) + 1);
+    }
+
+    /// All entries of a huge page say that it is on its way: none maps it.
+    pub(crate) fn unmap_huge_folio(&mut self, head: Pfn) {
+        self.set_count(head, 0);
+        self.rmap.forget(head);
+    }
+
+    /// A huge page, which nothing maps, is mapped by so many huge entries, and by one base entry of each of these parts. One that
+    /// is mapped in part waits for a split.
+    pub(crate) fn map_huge_folio(&mut self, cx: &mut Cx, head: Pfn, by_huge: u32, parts: &[u32]) {
+        self.set_count(head, by_huge);
+        if parts.is_empty() {
+            return;
+        }
+        let mut mapped = BaseMapped::none();
+        for part in parts {
+            mapped.of_frame[*part as usize] += 1;
+        }
+        mapped.total = u32::try_from(parts.len()).expect("fewer than 2^32 entries");
+        let is_in_part = by_huge == 0 && mapped.of_frame.contains(&0);
+        self.rmap.by_base.insert(head, mapped);
+        if is_in_part {
+            self.rmap.defer_split(cx, head);
+        }
+    }
+
+    /// A huge entry becomes 512 base entries.
+    pub(crate) fn map_huge_by_base(&mut self, head: Pfn) {
+        self.set_count(head, self.count(head) - 1);
+        let mapped = self.rmap.by_base.entry(head).or_insert_with(BaseMapped::none);
+        for count in mapped.of_frame.iter_mut() {
+            *count += 1;
+        }
+        mapped.total += Order::HUGE.frames();
+    }
+
+    /// A base entry goes away (`page_remove_rmap`), for which the caller charges: a run at a time; says which folio has lost
+    /// its last mapping.
+    #[inline]
+    pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
+        if self.frames.unmap_only(pfn) {
+            return self.unless_swapped(cx, Unmapped { head: pfn, order: Order::BASE });
+        }
+        if self.frames.is_base_anon(pfn) {
+            self.set_count(pfn, self.count(pfn) - 1);
+            return None;
+        }
+        if self.frames.is_file(pfn) {
+            self.unmap_file_page(pfn);
+            return None;
+        }
+        self.unmap_base_of_huge(cx, pfn)
+    }
+
+    /// All so many base entries of a base page went away: its slot in the swap cache keeps it.
+    pub(crate) fn unmap_for_swap(&mut self, head: Pfn, entries: u32) {
+        assert_eq!(self.count(head), entries, "frame {head} is mapped by others too");
+        self.set_count(head, 0);
+    }
+
+    fn unmap_base_of_huge(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
+        let (head, order) = self.anon_folio(pfn);
+        let by_huge = self.count(head);
+        let mapped = self.rmap.by_base.get_mut(&head).expect("a base entry was counted");
+        let of_frame = &mut mapped.of_frame[(pfn.0 - head.0) as usize];
+        *of_frame -= 1;
+        mapped.total -= 1;
+        if *of_frame == 0 && by_huge == 0 {
+            // The kernel queues it here even when this was the last entry, and freeing takes it off again.
+            let is_last = mapped.total == 0;
+            self.rmap.defer_split(cx, head);
+            if is_last {
+                self.rmap.forget(head);
+                return Some(Unmapped { head, order });
+            }
+        }
+        None
+    }
+
+    /// A huge entry goes away; says whether that was the folio's last mapping.
+    pub(crate) fn unmap_huge(&mut self, cx: &mut Cx, head: Pfn) -> Option<Unmapped> {
+        primitive::count_mappings(cx, 1);
+        let by_huge = self.count(head) - 1;
+        self.set_count(head, by_huge);
+        if by_huge > 0 {
+            return None;
+        }
+        let Some(mapped) = self.rmap.by_base.get(&head).filter(|mapped| mapped.total > 0) else {
+            self.rmap.forget(head);
+            return Some(Unmapped { head, order: Order::HUGE });
+        };
+        if mapped.of_frame.contains(&0) {
+            self.rmap.defer_split(cx, head);
+        }
+        None
+    }
+
+    /// How many entries map any part of the folio that holds `pfn`.
+    pub fn folio_mappings(&self, pfn: Pfn) -> u32 {
+        let (head, _) = self.anon_folio(pfn);
+        self.count(head) + self.rmap.by_base.get(&head).map_or(0, |mapped| mapped.total)
+    }
+
+    /// How many entries map this frame.
+    pub fn frame_mappings(&self, pfn: Pfn) -> u32 {
+        let (head, _) = self.anon_folio(pfn);
+        let by_base = self.rmap.by_base.get(&head);
+        self.count(head) + by_base.map_or(0, |mapped| u32::from(mapped.of_frame[(pfn.0 - head.0) as usize]))
+    }
+
+    /// The first frame of the anonymous folio that holds `pfn`.
+    pub(crate) fn folio_head(&self, pfn: Pfn) -> Pfn {
+        self.anon_folio(pfn).0
+    }
+
+    /// The anonymous folio that holds `pfn`.
+    fn anon_folio(&self, pfn: Pfn) -> (Pfn, Order) {
+        if let Frame::Anon { order, .. } = self.frames.get(pfn) {
+            return (pfn, order);
+        }
+        let head = pfn.align_down(Order::HUGE);
+        match self.frames.get(head) {
+            Frame::Anon { order: Order::HUGE, .. } => (head, Order::HUGE),
+            other => panic!("frame {pfn} is mapped as anonymous memory, and {head} is {other:?}"),
+        }
+    }
+
+    /// A frame of a huge page that was taken apart has its own count.
+    pub(crate) fn set_base_mappings(&mut self, pfn: Pfn, count: u32) {
+        self.set_count(pfn, count);
+    }
+
+    fn count(&self, head: Pfn) -> u32 {
+        match self.frames.map_count(head) {
+            MANY => self.rmap.many[&head],
+            count => u32::from(count),
+        }
+    }
+
+    fn set_count(&mut self, head: Pfn, count: u32) {
+        let small = u8::try_from(count).unwrap_or(MANY).min(MANY);
+        if small == MANY {
+            self.rmap.many.insert(head, count);
+        } else if self.frames.map_count(head) == MANY {
+            self.rmap.many.remove(&head);
+        }
+        self.frames.set_map_count(head, small);
+    }
+}

@@ -1,0 +1,100 @@
+//! Linux: mm/workingset.c (v5.9 to v6.1).
+//! Differs: nodes that hold only shadows are not reclaimed before their file is.
+//!
+//! A page that is evicted leaves a shadow behind: the reading of a clock that every eviction and activation turns. When it
+//! comes back, the difference says how much more memory would have kept it.
+
+use units::Pfn;
+
+use crate::{
+    Mm,
+    file::page_cache::{InodeId, PageFlag},
+    memory::{cx::Cx, event::Event, frame::FrameFlag, lru_kind::LruKind},
+    rules::variant::NewAnon,
+};
+
+/// A shadow: the clock, the lists, and whether the page was in use, from the top down.
+const AGE_BITS: u32 = 24;
+const LRUVEC_BITS: u32 = 7;
+
+impl Mm {
+    /// Steps of the clock that are one in a shadow, so that as much as all memory can be told apart (`bucket_order`).
+    fn bucket_order(&self) -> u32 {
+        (u32::BITS - self.frames.len().leading_zeros()).saturating_sub(AGE_BITS)
+    }
+
+    /// A page goes: what it leaves behind (`workingset_eviction`).
+    pub(crate) fn workingset_eviction(&mut self, head: Pfn) -> u32 {
+        let lruvec = self.lru.of_zone(self.zone_position(head));
+        let age = self.lru.lruvecs()[lruvec].nonresident_age >> self.bucket_order();
+        self.age_nonresident(lruvec, 1);
+        let age = u32::try_from(age & ((1 << AGE_BITS) - 1)).expect("24 bits");
+        let place =
+            u32::try_from(lruvec).ok().filter(|at| at >> LRUVEC_BITS == 0).expect("fewer than 128 nodes and zones");
+        let was_in_use = match self.cache.place_of(&self.frames, head) {
+            Some(at) => self.cache.has(at, PageFlag::Workingset),
+            None => self.swap.is_workingset(head),
+        };
+        age << (LRUVEC_BITS + 1) | place << 1 | u32::from(was_in_use)
+    }
+
+    /// An anonymous page is back: is it active at once (`workingset_refault`, since 5.9)? It is not on a list yet.
+    pub(crate) fn refault_anon(&mut self, cx: &mut Cx, head: Pfn, shadow: u32) {
+        if self.variant.lru_new_anon == NewAnon::Active {
+            return;
+        }
+        cx.count(Event::WorkingsetRefaultAnon, 1);
+        let (was_in_use, lruvec, distance) = self.read_shadow(shadow);
+        // All that could have gone instead: files, and the anonymous pages in use.
+        let mut kinds = vec![LruKind::ActiveFile, LruKind::InactiveFile];
+        if self.swap.free() > 0 {
+            kinds.push(LruKind::ActiveAnon);
+        }
+        let size: u64 = kinds.into_iter().map(|kind| self.lru.frames(lruvec, kind)).sum();
+        if distance > size {
+            return;
+        }
+        self.frames.mark(head, FrameFlag::Active, true);
+        self.age_nonresident(lruvec, 1);
+        self.lru.lruvec_mut(lruvec).activations[0] += 1;
+        cx.count(Event::WorkingsetActivateAnon, 1);
+        if was_in_use {
+            self.swap.set_workingset(head);
+            self.note_cost(lruvec, false, 1);
+            cx.count(Event::WorkingsetRestoreAnon, 1);
+        }
+    }
+
+    /// The contents of a shadow: whether the page was in use, of which lists it was, and how much went or became active since.
+    fn read_shadow(&self, shadow: u32) -> (bool, usize, u64) {
+        let lruvec = (shadow >> 1 & ((1 << LRUVEC_BITS) - 1)) as usize;
+        let then = u64::from(shadow >> (LRUVEC_BITS + 1));
+        let order = self.bucket_order();
+        let now = self.lru.lruvecs()[lruvec].nonresident_age >> order;
+        let distance = (now.wrapping_sub(then) & ((1 << AGE_BITS) - 1)) << order;
+        (shadow & 1 != 0, lruvec, distance)
+    }
+
+    /// A page of a file is back: is it active at once? It is not on a list yet.
+    pub(crate) fn refault_file(&mut self, cx: &mut Cx, at: (InodeId, u64), head: Pfn, shadow: u32) {
+        let (was_in_use, lruvec, distance) = self.read_shadow(shadow);
+        cx.count(Event::WorkingsetRefaultFile, 1);
+        // All that could have gone instead: files in use, and anonymous pages.
+        let mut size = self.lru.frames(lruvec, LruKind::ActiveFile);
+        if self.swap.free() > 0 {
+            size += self.lru.frames(lruvec, LruKind::ActiveAnon) + self.lru.frames(lruvec, LruKind::InactiveAnon);
+        }
+        if distance > size {
+            return;
+        }
+        self.frames.mark(head, FrameFlag::Active, true);
+        self.age_nonresident(lruvec, 1);
+        self.lru.lruvec_mut(lruvec).activations[1] += 1;
+        cx.count(Event::WorkingsetActivateFile, 1);
+        if was_in_use {
+            self.cache.mark(at, PageFlag::Workingset, true);
+            self.note_cost(lruvec, true, 1);
+            cx.count(Event::WorkingsetRestoreFile, 1);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Linux: kernel/sched/fair.c: task_tick_numa(), task_numa_work(), init_numa_balancing() (v3.10, the patches for v3.9 of July
+//! 2013, and v6.1).
+//! Differs: jiffies are instants; before 3.13 a task of a process that was forked begins with a period of its own; a scan waits
+//! for the mmap lock, and does not give up where it is taken (`mmap_read_trylock`, 4.15).
+//!
+//! Here is who scans and when; the scan itself is in `scan.rs`, the faults that follow are in `fault.rs`, and how tasks count
+//! them is in `task.rs`, since 3.13 in `stats.rs` and `group.rs`. Periods are in `period.rs`. Which VMAs are scanned since 6.4 is
+//! in `filter.rs`; `sharing.rs` is an idea of ours. A task is known by the number of its control.
+
+mod fault;
+mod filter;
+pub mod group;
+pub mod last;
+mod period;
+pub mod scan;
+mod sharing;
+mod stats;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use units::{NodeId, Picos, Time, Vpn};
+
+pub(crate) use self::fault::HintFault;
+pub use self::filter::VMA_SKIPS;
+use self::{group::Group, last::LastFaults, task::TaskNuma};
+use crate::{
+    MachineSpec, Mm, Settings, SpaceId, Variant,
+    memory::{frame::ControlId, spin::SpinLock},
+    rules::mempolicy::Mempolicy,
+    space::address_space::AddressSpace,
+};
+
+/// A fault that moved nothing adds so much to the period of scans: ten jiffies, at the simulator's HZ of 250.
+const SLOWER_MS: u64 = 40;
+/// At that HZ.
+const JIFFY: Picos = Picos::from_micros(4000);
+/// No more than so many MiB are scanned in a second where periods follow from the size of a task (`MAX_SCAN_WINDOW`).
+const MAX_SCAN_WINDOW: u64 = 2560;
+
+const fn millis(ms: u64) -> Picos {
+    Picos::from_millis(ms)
+}
+
+/// A kernel's balancing of NUMA: its settings, and what it knows of tasks, pages and nodes.
+#[derive(Clone, Debug)]
+pub struct NumaBalancing {
+    settings: Sysctls,
+    last: LastFaults,
+    /// Which parts of huge pages are whose, where that is asked.
+    sharing: Option<sharing::Sharing>,
+    /// By number of the control.
+    tasks: Vec<TaskNuma>,
+    /// VMAs that scans have skipped.
+    skips: filter::Skips,
+    /// By number; those without tasks stay.
+    groups: Vec<Group>,
+    /// The task that each CPU runs.
+    running: Vec<Option<ControlId>>,
+}
+
+/// `kernel.numa_balancing_*`, as they are set.
+#[derive(Clone, Copy, Debug)]
+struct Sysctls {
+    delay_ms: Option<u32>,
+    period_min_ms: Option<u32>,
+    period_max_ms: Option<u32>,
+    reset_ms: Option<u32>,
+    size_mb: Option<u32>,
+    settle_count: Option<u32>,
+}
+
+/// The state of an address space (`numa_*` and `first_nid` of `struct mm_struct`).
+#[derive(Clone, Debug)]
+pub struct SpaceNuma {
+    next_scan: Time,
+    /// None before a task of it was looked at.
+    next_reset: Option<Time>,
+    offset: Vpn,
+    seq: u64,
+    first: FirstNode,
+    /// The lock of all entries of huge pages (`page_table_lock`).
+    ptl: SpinLock,
+}
+
+impl Default for SpaceNuma {
+    fn default() -> Self {
+        let (next_scan, first, ptl) = (Time(0), FirstNode::default(), SpinLock::default());
+        Self { next_scan, next_reset: None, offset: Vpn(0), seq: 0, first, ptl }
+    }
+}
+
+/// The node of an address space's tasks: as long as it is one alone, nothing is scanned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FirstNode {
+    /// `NUMA_PTE_SCAN_INIT`.
+    #[default]
+    Unknown,
+    Only(NodeId),
+    /// `NUMA_PTE_SCAN_ACTIVE`.
+    Several,
+}
+
+/// A tick, as it finds a running task.
+#[derive(Clone, Copy, Debug)]
+pub struct Tick {
+    /// The task.
+    pub id: ControlId,
+    /// The task's CPU.
+    pub cpu: units::CpuId,
+    /// The instant of the tick.
+    pub at: Time,
+    /// For how long the task has run in its life.
+    pub ran: Picos,
+    /// Where it wants its memory.
+    pub policy: Mempolicy,
+}
+
+/// The task of a process that makes another one there.
+#[derive(Clone, Copy, Debug)]
+pub struct Maker {
+    /// The task.
+    pub id: ControlId,
+    /// Tasks that the process had before.
+    pub users: u64,
+    /// The instant.
+    pub now: Time,
+}
+
+/// Does a kernel with these rules and settings balance this machine? Where there is but one node, none does.
+pub fn balances_numa(machine: &MachineSpec, rules: &Variant, settings: &Settings) -> bool {
+    settings.numa_balancing.is_some_and(|on| on > 0) && rules.numa_balancing && machine.nodes.len() > 1
+}
+
+impl NumaBalancing {
+    /// That of a kernel with these rules and settings; none where it is off, or where there is but one node.
+    pub(crate) fn of(machine: &MachineSpec, rules: &Variant, settings: &Settings) -> Option<Box<Self>> {
+        if !balances_numa(machine, rules, settings) {
+            return None;
+        }
+        Some(Box::new(Self {
+            settings: Sysctls {
+                delay_ms: settings.numa_scan_delay_ms,
+                period_min_ms: settings.numa_scan_period_min_ms,
+                period_max_ms: settings.numa_scan_period_max_ms,
+                reset_ms: settings.numa_scan_period_reset_ms,
+                size_mb: settings.numa_scan_size_mb,
+                settle_count: settings.numa_settle_count,
+            },
+            last: LastFaults::new(machine),
+            sharing: rules.numa_splits_false_sharing.then(|| sharing::Sharing::new(machine)),
+            tasks: Vec::new(),
+            skips: filter::Skips::default(),
+            groups: Vec::new(),
+            running: Vec::new(),
+        }))
+    }
+
+    fn task(&self, id: ControlId) -> Option<&TaskNuma> {
+        self.tasks.get(id.0 as usize)
+    }
+
+    fn task_mut(&mut self, id: ControlId) -> &mut TaskNuma {
+        let at = id.0 as usize;
+        if at >= self.tasks.len() {
+            self.tasks.resize_with(at + 1, TaskNuma::default);
+        }
+        &mut self.tasks[at]
+    }
+
+    fn delay_ms(&self) -> u64 {
+        u64::from(self.settings.delay_ms.unwrap_or(1000))
+    }
+
+    fn size_pages(&self) -> u64 {
+        u64::from(self.settings.size_mb.unwrap_or(256)) << (20 - 12)
+    }
+}
+
+impl Mm {
+    /// Does the kernel balance NUMA?
+    #[inline]
+    pub fn balances_numa(&self) -> bool {
+        self.numa.is_some()
+    }
+
+    /// A task begins to exist in an address space, made by another one there, or as its first one (`__sched_fork`,
+    /// `init_numa_balancing`).
+    pub fn numa_begin(&mut self, id: ControlId, space: (SpaceId, &mut AddressSpace), maker: Option<Maker>) {
+        let (rules, (space_id, space)) = (self.variant, space);
+        let Some(numa) = &mut self.numa else { return };
+        let delay_ms = numa.delay_ms();
+        if let Some(maker) = maker.filter(|maker| rules.numa_groups && maker.users == 1) {
+            space.numa.start_over(maker.now + millis(delay_ms));
+        }
+        let mut task = TaskNuma::begin(space.numa.seq, delay_ms);
+        task.space = Some(space_id);
+        if let Some(Maker { id, users, .. }) = maker.filter(|_| rules.numa_groups) {
+            let windows = space.numa_windows(numa.size_pages(), &rules);
+            let max_ms = numa.scan_max_ms_of(&rules, id, windows);
+            let maker = numa.task_mut(id);
+            task.preferred = maker.preferred;
+            if rules.numa_move_resets_period {
+                // The longest period is in ms, and what it is compared with in ns, of which 32 bits count.
+                let nanos = (maker.period_ms * users * 1_000_000) & u64::from(u32::MAX);
+                task.stamp = Picos::from_nanos(max_ms.min(nanos)) + JIFFY * 2;
+            }
+        }
+        *numa.task_mut(id) = task;
+    }
+
+    /// A process with one task has been copied: what was known of its memory goes to the child, too (`dup_mm`), and all begins
+    /// anew.
+    pub fn numa_fork(&self, parent: &mut AddressSpace, child: &mut AddressSpace, now: Time) {
+        if let Some(numa) = self.numa.as_ref().filter(|_| self.variant.numa_groups) {
+            parent.numa.start_over(now + millis(numa.delay_ms()));
+            child.numa = SpaceNuma { ptl: SpinLock::default(), ..parent.numa.clone() };
+        }
+    }
+
+    /// A task is no more (`task_numa_free`).
+    pub fn numa_end(&mut self, id: ControlId) {
+        if let Some(numa) = &mut self.numa {
+            numa.leave(id);
+        }
+    }
+
+    /// A tick of a running task that has had the CPU for so long in its life (`task_tick_numa`): the scan that it does on its
+    /// way back to user mode, if it is its turn (the beginning of `task_numa_work`).
+    pub fn numa_tick(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
+        if self.variant.numa_groups { self.numa_tick_grouped(space, tick) } else { self.numa_tick_alone(space, tick) }
+    }
+
+    fn numa_tick_grouped(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
+        let (rules, id, now) = (self.variant, tick.id, tick.at);
+        let numa = self.numa.as_mut()?;
+        let windows = space.numa_windows(numa.size_pages(), &rules);
+        let delay = millis(numa.delay_ms());
+        let (start_ms, max_ms) = (numa.scan_start_ms(&rules, id, windows), numa.scan_max_ms_of(&rules, id, windows));
+        let size = numa.size_pages();
+        let task = numa.task_mut(id);
+        task.stats.ran = (tick.ran, now);
+        let period = millis(task.period_ms);
+        if tick.ran <= task.stamp + period {
+            return None;
+        }
+        if task.stamp == Picos(0) {
+            task.period_ms = start_ms;
+        }
+        task.stamp += period;
+        if now < space.numa.next_scan {
+            return None;
+        }
+        // task_numa_work
+        if space.numa.next_scan == Time(0) {
+            space.numa.next_scan = now + delay;
+        }
+        if now < space.numa.next_scan {
+            return None;
+        }
+        if task.period_ms == 0 {
+            (task.period_ms, task.period_max_ms) = (start_ms, max_ms);
+        }
+        space.numa.next_scan = now + millis(task.period_ms);
+        // Another task of the process likely wins the next time.
+        task.stamp += JIFFY * 2;
+        Some(scan::ScanWork::new(size).of(tick))
+    }
+
+    fn numa_tick_alone(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
+        let Tick { id, cpu, at: now, ran, .. } = tick;
+        let rules = self.variant;
+        let here = self.node_of_cpu(cpu);
+        let keeps_away = self.keeps_scans_away(here, now);
+        let numa = self.numa.as_mut()?;
+        let windows = space.numa_windows(numa.size_pages(), &rules);
+        let min_ms = numa.scan_min_ms(&rules, windows);
+        let task = numa.task_mut(id);
+        if Picos(ran.0 - task.stamp.0) <= millis(task.period_ms) {
+            return None;
+        }
+        if task.stamp == Picos(0) {
+            task.period_ms = min_ms;
+        }
+        task.stamp = ran;
+        if now < space.numa.next_scan {
+            return None;
+        }
+        // task_numa_work
+        let state = &mut space.numa;
+        if state.first == FirstNode::Unknown {
+            state.first = FirstNode::Only(here);
+        }
+        if state.first != FirstNode::Several {
+            if state.first == FirstNode::Only(here) {
+                return None;
+            }
+            state.first = FirstNode::Several;
+        }
+        let reset_ms = u64::from(numa.settings.reset_ms.unwrap_or(60_000));
+        if !rules.numa_period_by_preference && state.next_reset.is_none_or(|at| now > at) {
+            numa.task_mut(id).period_ms = min_ms;
+            state.next_reset = Some(now + millis(reset_ms));
+        }
+        let max_ms = numa.scan_max_ms(&rules, windows);
+        let task = numa.task_mut(id);
+        if task.period_ms == 0 {
+            (task.period_ms, task.period_max_ms) = (min_ms, max_ms);
+        }
+        state.next_scan = now + millis(task.period_ms);
+        if keeps_away {
+            return None;
+        }
+        Some(scan::ScanWork::new(numa.size_pages()))
+    }
+
+    /// The node that a task prefers, and for how many scans it has; where it counts faults.
+    pub fn numa_preferred(&self, id: ControlId) -> Option<(NodeId, u64)> {
+        let task = self.numa.as_ref()?.task(id)?;
+        Some((task.preferred?, task.migrate_seq))
+    }
+
+    /// For how many scans the load balancer favours a task's preferred node.
+    pub fn numa_settle_count(&self) -> u64 {
+        let settings = self.numa.as_ref().map(|numa| numa.settings);
+        u64::from(settings.and_then(|settings| settings.settle_count).unwrap_or(3))
+    }
+}
+
+impl AddressSpace {
+    /// How often a scan's size goes into all that is mapped, or is resident (`task_nr_scan_windows`).
+    fn numa_windows(&self, size: u64, rules: &Variant) -> u64 {
+        let pages = if rules.numa_size_is_rss { self.rss_pages() } else { self.vmas.total_pages() };
+        pages.div_ceil(size).max(1)
+    }
+}

@@ -1,0 +1,329 @@
+//! Linux: do_huge_pmd_numa_page(), mm/huge_memory.c; do_numa_page() and do_pmd_numa_page(), mm/memory.c; mpol_misplaced(),
+//! mm/mempolicy.c (v3.10, v6.1).
+//! Differs: a task that waits for a page that another one moves keeps no reference to it, so that the move does not fail for
+//! that. The entry of a base page hints no longer while it moves, as up to 3.12.
+//!
+//! Of tasks that fault at one huge page, each counts as long as its entry hints, which it does until it is moved, or until one
+//! for whom the page is where it should be clears the mark: then the move is in vain.
+
+use units::{NodeId, Order, Pfn, Vpn};
+
+use super::{last::Last, sharing::Parts, task::Fault};
+use crate::{
+    Mm, SpaceId, Spaces,
+    memory::{
+        cost::Cause,
+        cx::Cx,
+        event::Event,
+        frame::{ControlId, Holdings},
+        primitive,
+        step::Step,
+    },
+    migrate::misplaced::{Misplaced, Misplacement},
+    reclaim::split::Split,
+    rules::mempolicy::Mempolicy,
+    space::{
+        address_space::AddressSpace,
+        page_table::{Level, Pmd, PmdSlot, TableId},
+        pte::Pte,
+        vma::PageRange,
+    },
+};
+
+/// Pages that a task has found to be on another node than they should be, and which it tries to move.
+#[derive(Clone, Debug)]
+pub(crate) struct HintFault {
+    /// The entry of the huge page; none where these are base pages.
+    huge: Option<Pte>,
+    /// Those that are left, the next one last.
+    rest: Vec<Hinted>,
+    to: NodeId,
+    moving: Option<Box<Misplaced>>,
+    /// The last fault at the page that moves, as it was when that was last seen in its place.
+    known: Option<(Last, Option<Parts>)>,
+    /// The huge page is nobody's as a whole, and is split.
+    splits: bool,
+}
+
+/// A page at which a task has faulted.
+#[derive(Clone, Copy, Debug)]
+struct Hinted {
+    vpn: Vpn,
+    fault: Fault,
+}
+
+impl HintFault {
+    /// A fault at a huge page that hints; what is left to do, if that is not all (`do_huge_pmd_numa_page`).
+    pub(crate) fn huge(
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (slot, vpn): (PmdSlot, Vpn),
+        policy: Mempolicy,
+    ) -> Option<Self> {
+        let Pmd::Huge(huge) = space.tables.pmd(slot) else { unreachable!("the caller has found a huge page") };
+        space.numa.ptl.acquire(cx, Cause::PageTable);
+        let left = Self::look_at_huge(mm, space, cx, (slot, vpn, huge), policy);
+        space.numa.ptl.release(cx, Cause::PageTable);
+        left
+    }
+
+    fn look_at_huge(
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (slot, vpn, huge): (PmdSlot, Vpn, Pte),
+        policy: Mempolicy,
+    ) -> Option<Self> {
+        if huge.is_zero_page() && mm.variant().numa_spares_huge_zero {
+            clear_huge(space, cx, slot);
+            return None;
+        }
+        let (here, on) = (mm.node_of_cpu(cx.cpu()), mm.node_of(huge.pfn()));
+        count(cx, on == here);
+        let (to, last) = mm.numa_misplaced(cx, policy, huge.pfn(), Order::HUGE);
+        let stays_on = if mm.variant().numa_huge_fault_here { here } else { on };
+        let fault =
+            Fault { is_local: on == here, is_read_only: !huge.is_writable(), ..Fault::at(stays_on, HUGE_PAGES, last) };
+        let splits = !huge.is_zero_page() && mm.is_falsely_shared(cx, huge.pfn(), vpn);
+        let to = if splits { Some(on) } else { to };
+        let Some(to) = to.filter(|_| !huge.is_zero_page()) else {
+            clear_huge(space, cx, slot);
+            mm.numa_fault(space, cx, fault);
+            return None;
+        };
+        Some(Self { huge: Some(huge), rest: vec![Hinted { vpn, fault }], to, moving: None, known: None, splits })
+    }
+
+    /// A fault at a base page that hints (`do_numa_page`), or at all those of its table (`do_pmd_numa_page`).
+    pub(crate) fn base(
+        mm: &mut Mm,
+        space: &mut AddressSpace,
+        cx: &mut Cx,
+        (table, vpn): (TableId, Vpn),
+        policy: Mempolicy,
+    ) -> Option<Self> {
+        let here = mm.node_of_cpu(cx.cpu());
+        let pages = if space.tables.hints_at_once(table) {
+            space.tables.hint_all_at_once(table, false);
+            Level::Pmd.entry_range(vpn)
+        } else {
+            PageRange::new(vpn, 1)
+        };
+        let mut rest = Vec::new();
+        for vpn in (pages.start.0..pages.end.0).rev().map(Vpn) {
+            let pte = space.tables.pte(table, vpn);
+            if !pte.is_hinting() {
+                continue;
+            }
+            space.tables.clear_hints(table, PageRange::new(vpn, 1));
+            primitive::write_ptes(cx, 1);
+            let on = mm.node_of(pte.pfn());
+            count(cx, on == here);
+            let (to, last) = mm.numa_misplaced(cx, policy, pte.pfn(), Order::BASE);
+            let is_shared = space.vmas.find(vpn).and_then(|vma| vma.file).is_some_and(|file| file.is_shared)
+                && mm.mappings_of(pte.pfn()) > 1;
+            let fault = Fault {
+                is_local: on == here,
+                is_read_only: !pte.is_writable(),
+                is_shared,
+                // Up to 3.12 a page that stays counts for the node of the task.
+                ..Fault::at(if mm.variant().numa_groups { on } else { here }, 1, last)
+            };
+            if to.is_some() {
+                rest.push(Hinted { vpn, fault });
+            } else {
+                mm.numa_fault(space, cx, fault);
+            }
+        }
+        let is_all = rest.is_empty();
+        (!is_all).then_some(Self { huge: None, rest, to: here, moving: None, known: None, splits: false })
+    }
+
+    /// Goes on moving. The mmap lock is held for read.
+    pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<()> {
+        let Some(Hinted { vpn, fault }) = self.rest.last().copied() else { return Step::Done(()) };
+        if self.splits {
+            self.rest.clear();
+            self.split(mm, spaces, cx, (id, vpn), fault);
+            return Step::Done(());
+        }
+        let moving = self.moving.get_or_insert_with(|| Box::new(Misplaced::new(id, vpn, self.to)));
+        let order = if self.huge.is_some() { Order::HUGE } else { Order::BASE };
+        let was = spaces.get(id).expect("a live task has an address space").tables.lookup(vpn);
+        if was.is_present() && !was.is_zero_page() {
+            self.known = Some((mm.last_fault(was.pfn(), order), mm.parts_of(was.pfn(), order)));
+        }
+        let ended = match moving.step(mm, spaces, cx) {
+            Step::More => return Step::More,
+            Step::Block(wait) => return Step::Block(wait),
+            Step::Done(ended) => ended,
+        };
+        self.moving = None;
+        self.rest.pop();
+        let space = spaces.get_mut(id).expect("as before");
+        let is_moved = matches!(ended, Misplacement::Moved { .. });
+        if is_moved {
+            let now = space.tables.lookup(vpn).pfn();
+            // Up to 3.12 it is the node that counts, whatever CPU the task has by now.
+            let by_node = Last::new(mm.nodes.place(self.to), cx.control());
+            let own = if mm.variant().numa_groups { mm.last_by(cx) } else { by_node };
+            let (last, parts) = self.known.take().unwrap_or((own, None));
+            mm.set_last_fault(now, order, last);
+            mm.keep_parts(now, parts);
+        }
+        self.end_one(mm, space, cx, Hinted { vpn, fault }, is_moved);
+        if self.rest.is_empty() { Step::Done(()) } else { Step::More }
+    }
+
+    /// Takes the huge page apart, whose base pages still hint then; one that somebody holds stays as it is.
+    fn split(&self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, (id, vpn): (SpaceId, Vpn), fault: Fault) {
+        let huge = self.huge.expect("only a huge page is split");
+        let space = spaces.get(id).expect("a live task has an address space");
+        let is_there = |slot: &PmdSlot| space.tables.pmd(*slot) == Pmd::Huge(huge);
+        let Some(slot) = space.tables.pmd_slot(vpn).filter(is_there) else { return };
+        if mm.split_folio(spaces, cx, huge.pfn()) == Split::Busy {
+            let space = spaces.get_mut(id).expect("as before");
+            clear_huge(space, cx, slot);
+            mm.numa_fault(space, cx, fault);
+        }
+    }
+
+    /// A page was moved or not; one that stays hints no longer.
+    fn end_one(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, hinted: Hinted, is_moved: bool) {
+        let Hinted { vpn, fault } = hinted;
+        if let (Some(huge), false) = (self.huge, is_moved) {
+            let slot = space.tables.pmd_slot(vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::Huge(huge));
+            match slot {
+                Some(slot) => clear_huge(space, cx, slot),
+                // Another task has moved it, or restored its entry.
+                None if mm.variant().numa_groups && !mm.variant().numa_huge_at_once => return,
+                None => {}
+            }
+        }
+        let node = if is_moved { self.to } else { fault.node };
+        mm.numa_fault(space, cx, Fault { node, is_moved, has_failed: !is_moved, ..fault });
+    }
+
+    /// Gives up what was not begun: nothing moves.
+    pub(crate) fn give_up(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
+        assert!(self.moving.is_none(), "who has begun to move a page goes on with that");
+        while let Some(page) = self.rest.pop() {
+            self.end_one(mm, space, cx, page, false);
+        }
+    }
+
+    /// Leaves the page where it is.
+    pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(mut moving) = self.moving.take() {
+            moving.abort(mm, spaces, cx);
+        }
+        self.rest.clear();
+    }
+
+    /// Frames that it holds between two steps.
+    pub(crate) fn holdings(&self) -> Holdings {
+        self.moving.as_ref().map_or_else(Holdings::default, |moving| moving.holdings())
+    }
+}
+
+const HUGE_PAGES: u64 = AddressSpace::HUGE_PAGES;
+
+fn count(cx: &mut Cx, is_local: bool) {
+    cx.count(Event::NumaHintFaults, 1);
+    cx.count(Event::NumaHintFaultsLocal, is_local.into());
+}
+
+fn clear_huge(space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot) {
+    space.tables.hint_huge(slot, false);
+    primitive::write_ptes(cx, 1);
+}
+
+impl Mm {
+    /// Where a page should be at which a task faults, if it is elsewhere, and who faulted before: it follows tasks of a node
+    /// that fault twice in a row (`mpol_misplaced`).
+    fn numa_misplaced(&mut self, cx: &Cx, policy: Mempolicy, head: Pfn, order: Order) -> (Option<NodeId>, Last) {
+        let (here, on) = (self.node_of_cpu(cx.cpu()), self.node_of(head));
+        let (own, rules) = (self.last_by(cx), self.variant);
+        let is_elsewhere = on != here;
+        // Other policies have no MPOL_F_MOF.
+        if !policy.is_local() || (rules.numa_local_keeps_last && !is_elsewhere) {
+            return (None, self.last_fault(head, order));
+        }
+        let numa = self.numa.as_mut().expect("only a kernel that balances asks");
+        let last = numa.last.exchange(head, order, own);
+        let follows = if rules.numa_groups {
+            is_elsewhere && self.numa_may_come(cx.control(), last, (on, here))
+        } else {
+            let is_first = rules.numa_private_by_pid && last == Last::NOBODY;
+            is_first || last.place() == own.place()
+        };
+        ((follows && is_elsewhere).then_some(here), last)
+    }
+
+    /// The mark of a fault of the task of this step (`cpu_pid_to_cpupid`; a node and not a CPU up to 3.12).
+    fn last_by(&self, cx: &Cx) -> Last {
+        let place =
+            if self.variant.numa_groups { cx.cpu().0 as usize } else { self.nodes.place(self.node_of_cpu(cx.cpu())) };
+        Last::new(place, cx.control())
+    }
+
+    fn last_fault(&self, head: Pfn, order: Order) -> Last {
+        self.numa.as_ref().map_or(Last::NOBODY, |numa| numa.last.get(head, order))
+    }
+
+    fn set_last_fault(&mut self, head: Pfn, order: Order, last: Last) {
+        if let Some(numa) = &mut self.numa {
+            numa.last.exchange(head, order, last);
+        }
+    }
+
+    /// A page is freed: who faulted there is of no interest any more.
+    #[inline]
+    pub(crate) fn forget_last_fault(&mut self, head: Pfn, order: Order) {
+        if let Some(numa) = &mut self.numa {
+            numa.last.reset(head, order);
+            if let Some(sharing) = numa.sharing.as_mut().filter(|_| order == Order::HUGE) {
+                sharing.forget(head);
+            }
+        }
+    }
+
+    /// Is a huge page at which a task of this step faults that of several tasks, each of which uses parts of its own?
+    fn is_falsely_shared(&mut self, cx: &Cx, head: Pfn, vpn: Vpn) -> bool {
+        let own = self.last_by(cx);
+        let (nodes, cpus, by_cpu) = (&self.nodes, &self.cpu_nodes, self.variant.numa_groups);
+        let Some(sharing) = self.numa.as_mut().and_then(|numa| numa.sharing.as_mut()) else { return false };
+        let node = |last: Last| last.place().map(|at| if by_cpu { nodes.place(cpus[at]) } else { at });
+        sharing.note(head, vpn, own, node)
+    }
+
+    fn parts_of(&self, head: Pfn, order: Order) -> Option<Parts> {
+        let sharing = self.numa.as_ref().filter(|_| order == Order::HUGE).and_then(|numa| numa.sharing.as_ref());
+        sharing.map(|sharing| sharing.parts(head))
+    }
+
+    /// A huge page has moved: what is known of its parts comes with it.
+    fn keep_parts(&mut self, head: Pfn, parts: Option<Parts>) {
+        let sharing = self.numa.as_mut().and_then(|numa| numa.sharing.as_mut());
+        if let (Some(sharing), Some(parts)) = (sharing, parts) {
+            sharing.keep(head, parts);
+        }
+    }
+
+    /// A huge page becomes base pages: each keeps who faulted there last, as far as that is known of its part, and else at the
+    /// huge page (`__split_huge_page_tail`).
+    pub(crate) fn split_last_fault(&mut self, head: Pfn) {
+        let Some(numa) = &mut self.numa else { return };
+        let whole = numa.last.get(head, Order::HUGE);
+        for n in 0..Order::HUGE.frames() {
+            let part = numa.sharing.as_ref().map_or(Last::NOBODY, |sharing| sharing.last(head, n));
+            numa.last.exchange(head.plus(n), Order::BASE, if part == Last::NOBODY { whole } else { part });
+        }
+        if let Some(sharing) = &mut numa.sharing {
+            sharing.forget(head);
+        }
+    }
+}
+
+const _: () = assert!(size_of::<ControlId>() == 4, "part of it stands for a PID");

@@ -1,0 +1,150 @@
+//! Linux: task_scan_min(), task_scan_start(), task_scan_max(), update_task_scan_period(), update_scan_period(),
+//! kernel/sched/fair.c (v6.1).
+//!
+//! How long a task waits from one scan to the next: as long as its size allows, and the longer the better its faults are placed.
+
+use units::{NodeId, Time};
+
+use super::{MAX_SCAN_WINDOW, NumaBalancing, Sysctls, millis};
+use crate::{
+    Mm, Variant,
+    memory::frame::ControlId,
+    rules::variant::{NumaPeriod, NumaPlaces},
+    space::address_space::AddressSpace,
+};
+
+/// Parts of a period by which it changes (`NUMA_PERIOD_SLOTS`).
+const SLOTS: u64 = 10;
+/// In so many of them faults have to be local, or private (`NUMA_PERIOD_THRESHOLD`).
+const THRESHOLD: u64 = 7;
+
+impl Sysctls {
+    pub(super) fn period_min_ms(&self, rules: &Variant) -> u64 {
+        u64::from(self.period_min_ms.unwrap_or(if rules.numa_period_by_size { 1000 } else { 100 }))
+    }
+
+    pub(super) fn period_max_ms(&self, rules: &Variant) -> u64 {
+        let default = match (rules.numa_period_by_size, rules.numa_period_by_preference) {
+            _ if rules.numa_groups => 60_000,
+            (true, _) => 600_000,
+            (false, true) => 100 * 600,
+            (false, false) => 100 * 50,
+        };
+        u64::from(self.period_max_ms.unwrap_or(default))
+    }
+}
+
+impl NumaBalancing {
+    /// The shortest period for a task of so many windows (`task_scan_min`).
+    pub(super) fn scan_min_ms(&self, rules: &Variant, windows: u64) -> u64 {
+        let min = self.settings.period_min_ms(rules);
+        if !rules.numa_period_by_size {
+            return min;
+        }
+        let size_mb = u64::from(self.settings.size_mb.unwrap_or(256));
+        let per_second = if size_mb < MAX_SCAN_WINDOW { MAX_SCAN_WINDOW / size_mb } else { 1 };
+        (min / windows).max(1000 / per_second)
+    }
+
+    /// The longest one (`task_scan_max`).
+    pub(super) fn scan_max_ms(&self, rules: &Variant, windows: u64) -> u64 {
+        let max = self.settings.period_max_ms(rules);
+        if rules.numa_period_by_size { (max / windows).max(self.scan_min_ms(rules, windows)) } else { max }
+    }
+
+    /// With the size of its group, and how much that shares.
+    fn by_sharing(&self, rules: &Variant, id: ControlId, period: u64) -> u64 {
+        let Some(group) = self.group_of(id).filter(|_| rules.numa_period_by_sharing) else { return period };
+        let (shared, private) = (group.faults.of(false), group.faults.of(true));
+        // Longer than 64 bits of ms is for ever.
+        let longer =
+            u128::from(period) * u128::from(group.tasks) * u128::from(shared + 1) / u128::from(private + shared + 1);
+        period.max(u64::try_from(longer).unwrap_or(u64::MAX))
+    }
+
+    /// The period with which a task begins (`task_scan_start`).
+    pub(super) fn scan_start_ms(&self, rules: &Variant, id: ControlId, windows: u64) -> u64 {
+        self.by_sharing(rules, id, self.scan_min_ms(rules, windows))
+    }
+
+    /// The longest period of a task (`task_scan_max`).
+    pub(super) fn scan_max_ms_of(&self, rules: &Variant, id: ControlId, windows: u64) -> u64 {
+        let max = self.settings.period_max_ms(rules) / windows;
+        self.by_sharing(rules, id, max).max(self.scan_min_ms(rules, windows))
+    }
+}
+
+/// A period in ms with faults of which so many were remote, local, and moved in vain; and so many shared and private. None where
+/// it doubles and the next scan is put off (`update_task_scan_period`).
+pub(super) fn adapted(
+    form: NumaPeriod,
+    period: u64,
+    [remote, local, failed]: [u64; 3],
+    [shared, private]: [u64; 2],
+) -> Option<u64> {
+    let heeds_failures = form != NumaPeriod::Local;
+    if local + shared == 0 || (heeds_failures && failed > 0) {
+        return None;
+    }
+    let slot = period.div_ceil(SLOTS);
+    let local_ratio = (local * SLOTS).checked_div(local + remote).unwrap_or(0);
+    let private_ratio = (private * SLOTS).checked_div(private + shared).unwrap_or(0);
+    let longer = |ratio: u64| Some(period + (ratio - THRESHOLD).max(1) * slot);
+    if form == NumaPeriod::LocalOrPrivate {
+        if private_ratio >= THRESHOLD {
+            return longer(private_ratio);
+        }
+        if local_ratio >= THRESHOLD {
+            return longer(local_ratio);
+        }
+        return Some(period.saturating_sub((THRESHOLD - local_ratio.max(private_ratio)) * slot));
+    }
+    if local_ratio >= THRESHOLD {
+        return longer(local_ratio);
+    }
+    // Where faults are shared, scanning faster does not help as much.
+    let private_up = (private * SLOTS).div_ceil(private + shared);
+    Some(period.saturating_sub((THRESHOLD - local_ratio) * slot * private_up / SLOTS))
+}
+
+impl Mm {
+    /// A scan of all is over, in which a task has had so many faults, shared and private ones.
+    pub(super) fn numa_adapt(&mut self, space: &mut AddressSpace, id: ControlId, now: Time, types: [u64; 2]) {
+        let rules = self.variant;
+        let numa = self.numa.as_mut().expect("a task has faulted");
+        let windows = space.numa_windows(numa.size_pages(), &rules);
+        let (min, max) = (numa.scan_min_ms(&rules, windows), numa.scan_max_ms_of(&rules, id, windows));
+        let task = numa.task_mut(id);
+        if let Some(period) = adapted(rules.numa_period, task.period_ms, task.stats.locality, types) {
+            task.period_ms = period.clamp(min, max);
+            task.stats.locality = [0; 3];
+        } else {
+            task.period_ms = task.period_max_ms.min(task.period_ms << 1);
+            space.numa.next_scan = now + millis(task.period_ms);
+        }
+    }
+
+    /// A task goes to another CPU for its memory's sake: up to 4.18 it scans as fast as it can from then on
+    /// (`task_numa_migrate`).
+    pub fn numa_hurry(&mut self, space: &AddressSpace, id: ControlId) {
+        let rules = self.variant;
+        if let Some(numa) = self.numa.as_mut().filter(|_| rules.numa_places == NumaPlaces::ByCapacity) {
+            let min_ms = numa.scan_min_ms(&rules, space.numa_windows(numa.size_pages(), &rules));
+            numa.task_mut(id).period_ms = min_ms;
+        }
+    }
+
+    /// A task comes from a CPU of one node to one of another (`update_scan_period`).
+    pub fn numa_task_moved(&mut self, space: &AddressSpace, id: ControlId, from: NodeId, to: NodeId) {
+        let rules = self.variant;
+        let Some(numa) = self.numa.as_mut().filter(|_| rules.numa_move_resets_period && from != to) else { return };
+        let task = numa.task_mut(id);
+        let is_settled =
+            task.scan_seq > 0 && (task.preferred == Some(to) || task.preferred.is_some_and(|it| it != from));
+        if task.stats.faults.mem.is_empty() || is_settled {
+            return;
+        }
+        let windows = space.numa_windows(numa.size_pages(), &rules);
+        numa.task_mut(id).period_ms = numa.scan_start_ms(&rules, id, windows);
+    }
+}

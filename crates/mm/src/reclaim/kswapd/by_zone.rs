@@ -1,0 +1,390 @@
+//! Linux: kswapd(), wakeup_kswapd(), balance_pgdat(), kswapd_shrink_zone(), zone_balanced() and pgdat_balanced() in
+//! mm/vmscan.c, __compact_pgdat() in mm/compaction.c (v4.1).
+//! Differs: who waits for it looks by himself. Kernels of 4.6 and 4.7, which leave compaction to kcompactd, have the rest of 4.1.
+//!
+//! Each zone has LRU lists of its own, so room is made in each: from the highest that lacks it down is looked for, from the
+//! lowest up is reclaimed.
+
+use units::{NodeId, Order};
+
+use super::{SHORT_SLEEP, State, Wish};
+use crate::{
+    Mm, Spaces,
+    compact::{CompactControl, Suitable},
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::Holdings,
+        lru_kind::LruKind,
+        pageblock::ZoneIndex,
+        step::{RUN, Step, Wait},
+    },
+    reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
+    rules::{
+        gfp::{Mark, Urgency},
+        zone::ZoneKind,
+    },
+};
+
+/// No zone with lists is higher.
+const TOP: ZoneKind = ZoneKind::Movable;
+
+/// The memory of the thread from one run to the next (the local variables of `kswapd`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    /// The request that the run was for.
+    run: Wish,
+    /// The request when the run began, or since.
+    new: Wish,
+    /// The order and the highest zone that it came to.
+    balanced: Wish,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        let nothing = Wish { order: Order::BASE, highest: TOP };
+        Self { run: nothing, new: nothing, balanced: nothing }
+    }
+}
+
+/// One run (`balance_pgdat`).
+#[derive(Clone, Debug)]
+pub(super) struct Balance {
+    wish: Wish,
+    sc: ScanControl,
+    /// The highest zone that needed something (`end_zone`).
+    end: ZoneKind,
+    /// Frames that the zones were to reclaim in this pass (`nr_attempted`).
+    attempted: u64,
+    /// Should the next pass look at more (`raise_priority`)?
+    goes_harder: bool,
+    /// No zone has what is wanted (`pgdat_needs_compaction`).
+    compacts: bool,
+    phase: Phase,
+}
+
+#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
+#[derive(Clone, Debug)]
+enum Phase {
+    /// The run begins.
+    Begin,
+    /// A pass begins.
+    Pass,
+    /// The zones from this one on.
+    Zones { next: ZoneIndex },
+    /// A zone, tested for this order; what was reclaimed before.
+    Zone { at: ZoneIndex, order: Order, scan: NodeScan, before: u64 },
+    /// Compaction of the zones from this one on.
+    Compact { next: ZoneIndex, run: Option<Box<CompactControl>> },
+}
+
+impl Balance {
+    fn new(wish: Wish) -> Self {
+        let sc = ScanControl::new(Reclaimer::Kswapd, wish.order, TOP);
+        let (end, attempted, goes_harder, compacts) = (ZoneKind::Dma, 0, true, false);
+        Self { wish, sc, end, attempted, goes_harder, compacts, phase: Phase::Begin }
+    }
+
+    pub(super) fn holdings(&self) -> Holdings {
+        match &self.phase {
+            Phase::Zone { scan, .. } => scan.holdings(),
+            Phase::Compact { run: Some(run), .. } => run.holdings(),
+            _ => Holdings::default(),
+        }
+    }
+}
+
+/// Where a phase leads.
+type Next = crate::memory::step::Next<Phase, ()>;
+
+impl Mm {
+    /// A request found no zone above its Low mark (`wakeup_kswapd` for each of a node's zones that it may have).
+    pub(super) fn wake_kswapd_by_zone(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
+        let (classzone, nothing) = (self.classzone(node, highest), self.no_wish(node));
+        let daemon = &mut self.nodes[node].kswapd;
+        let wish = daemon.wish.get_or_insert(nothing);
+        if wish.order < order {
+            *wish = Wish { order, highest: wish.highest.min(classzone) };
+        }
+        if !daemon.is_asleep() {
+            return;
+        }
+        let has_need = self.zones_up_to(node, highest).any(|zone| !self.zone_balanced(zone, order, 0, ZoneKind::Dma));
+        if has_need {
+            self.start_kswapd(cx, node);
+        }
+    }
+
+    /// No request (`kswapd_max_order`, `classzone_idx`).
+    fn no_wish(&self, node: NodeId) -> Wish {
+        Wish { order: Order::BASE, highest: self.classzone(node, TOP) }
+    }
+
+    /// A run begins with what was asked for last.
+    pub(super) fn begin_zone_run(&mut self, node: NodeId) -> Step<()> {
+        let nothing = self.no_wish(node);
+        let daemon = &mut self.nodes[node].kswapd;
+        let wish = daemon.wish.take().unwrap_or(nothing);
+        (daemon.turn.run, daemon.turn.new) = (wish, wish);
+        daemon.state = State::ByZone(Balance::new(wish));
+        Step::More
+    }
+
+    /// Goes on with a run, or with what comes after it.
+    pub(super) fn balance_by_zone(
+        &mut self,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        node: NodeId,
+        mut run: Balance,
+    ) -> Step<()> {
+        // Bound: each turn passes a zone, or ends a step.
+        loop {
+            let phase = std::mem::replace(&mut run.phase, Phase::Pass);
+            match self.balance_phase(spaces, cx, node, &mut run, phase).note(&mut run.phase) {
+                None => {}
+                Some(Step::Done(())) => return self.end_zone_run(cx, node, &run),
+                Some(step) => {
+                    self.nodes[node].kswapd.state = State::ByZone(run);
+                    return step;
+                }
+            }
+        }
+    }
+
+    fn balance_phase(
+        &mut self,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        node: NodeId,
+        run: &mut Balance,
+        phase: Phase,
+    ) -> Next {
+        match phase {
+            Phase::Begin => {
+                cx.count(Event::Pageoutrun, 1);
+                Next::Phase(Phase::Pass)
+            }
+            Phase::Pass => self.begin_zone_pass(spaces, cx, node, run),
+            Phase::Zones { next } => self.begin_kswapd_zone(node, run, next),
+            Phase::Zone { at, order, mut scan, before } => match scan.step(self, spaces, cx, &mut run.sc) {
+                Step::More => Next::Later(Phase::Zone { at, order, scan, before }),
+                Step::Block(wait) => Next::Block(wait, Phase::Zone { at, order, scan, before }),
+                Step::Done(()) => self.end_kswapd_zone(run, at, order, before),
+            },
+            Phase::Compact { next, run: compact } => self.compact_for_kswapd(spaces, cx, node, run, (next, compact)),
+        }
+    }
+
+    /// Which is the highest zone that needs something, and is there none that has what is wanted?
+    fn begin_zone_pass(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, run: &mut Balance) -> Next {
+        (run.sc.reclaimed, run.attempted, run.goes_harder) = (0, 0, true);
+        let mut found = None;
+        for zone in self.zones_up_to(node, TOP).collect::<Vec<_>>().into_iter().rev() {
+            if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(zone) {
+                continue;
+            }
+            let lruvec = self.lru.of_zone(zone);
+            if self.swap.is_on() && self.inactive_is_low(lruvec, false) {
+                self.shrink_active_list(spaces, cx, &run.sc, (lruvec, LruKind::ActiveAnon), RUN);
+            }
+            if !self.zone_balanced(zone, run.sc.order, 0, ZoneKind::Dma) {
+                found = Some(self.zones[zone].kind);
+                break;
+            }
+            self.relieve_zone(zone);
+        }
+        let Some(end) = found else { return Next::Done(()) };
+        run.end = end;
+        let has_it = |zone: ZoneIndex| {
+            self.zones[zone].is_ok(run.sc.order, Mark::Low, run.wish.highest, Urgency::Normal, &self.variant)
+        };
+        // Since 4.6 that is left to kcompactd.
+        run.compacts =
+            run.sc.order > Order::BASE && !self.variant.kcompactd && !self.zones_up_to(node, end).any(has_it);
+        Next::Phase(Phase::Zones { next: ZoneIndex::FIRST })
+    }
+
+    /// The next zone that needs something (the first half of `kswapd_shrink_zone`).
+    fn begin_kswapd_zone(&mut self, node: NodeId, run: &mut Balance, next: ZoneIndex) -> Next {
+        for at in self.zones_up_to(node, run.end).filter(|at| *at >= next).collect::<Vec<_>>() {
+            if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(at) {
+                continue;
+            }
+            run.sc.scanned = 0;
+            run.sc.to_reclaim = self.zones[at].mark(Mark::High).max(RUN);
+            // More than compaction needs would only drive out what is of use.
+            let is_compactable = run.sc.order > Order::BASE
+                && self.compaction_suitable(at, run.sc.order, run.end, Urgency::Normal) != Suitable::Skipped;
+            let order = if is_compactable { Order::BASE } else { run.sc.order };
+            if self.zone_balanced(at, order, self.balance_gap(at), run.end) {
+                run.goes_harder = false;
+                continue;
+            }
+            return Next::Phase(self.scan_kswapd_zone(run, at, order));
+        }
+        self.end_zone_pass(node, run)
+    }
+
+    fn scan_kswapd_zone(&self, run: &Balance, at: ZoneIndex, order: Order) -> Phase {
+        let scan = NodeScan::of_zone(self, at, self.zones[at].kind == run.end, &run.sc);
+        Phase::Zone { at, order, scan, before: run.sc.reclaimed }
+    }
+
+    /// A zone was passed: once more, or the next one?
+    fn end_kswapd_zone(&mut self, run: &mut Balance, at: ZoneIndex, order: Order, before: u64) -> Next {
+        if self.should_continue_zone(at, &run.sc, run.sc.reclaimed - before) {
+            return Next::Later(self.scan_kswapd_zone(run, at, order));
+        }
+        run.attempted += run.sc.to_reclaim;
+        self.zones[at].reclaim.meets_writeback = false;
+        if self.is_reclaimable(at) && self.zone_balanced(at, order, 0, run.end) {
+            self.relieve_zone(at);
+        }
+        run.goes_harder &= run.sc.scanned < run.sc.to_reclaim;
+        Next::Later(Phase::Zones { next: at.next() })
+    }
+
+    /// Every zone was passed.
+    fn end_zone_pass(&mut self, node: NodeId, run: &mut Balance) -> Next {
+        if run.sc.order > Order::BASE && run.sc.reclaimed >= compact_gap(run.sc.order) {
+            // The task that wants the block can compact by itself.
+            run.sc.order = Order::BASE;
+        }
+        if run.compacts && run.sc.order > Order::BASE && run.sc.reclaimed > run.attempted {
+            return Next::Phase(Phase::Compact { next: ZoneIndex::FIRST, run: None });
+        }
+        self.after_zone_pass(node, run)
+    }
+
+    fn after_zone_pass(&mut self, node: NodeId, run: &mut Balance) -> Next {
+        run.sc.priority -= u8::from(run.goes_harder || run.sc.reclaimed == 0);
+        let is_over = run.sc.priority == 0 || self.node_balanced(node, Wish { order: run.sc.order, ..run.wish });
+        if is_over { Next::Done(()) } else { Next::Later(Phase::Pass) }
+    }
+
+    /// Compacts every zone of the node, without waiting for anything (`compact_pgdat`).
+    fn compact_for_kswapd(
+        &mut self,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        node: NodeId,
+        run: &mut Balance,
+        (next, compact): (ZoneIndex, Option<Box<CompactControl>>),
+    ) -> Next {
+        let order = run.sc.order;
+        if let Some(mut control) = compact {
+            match control.step(self, spaces, cx) {
+                Step::More => return Next::Later(Phase::Compact { next, run: Some(control) }),
+                Step::Block(wait) => return Next::Block(wait, Phase::Compact { next, run: Some(control) }),
+                Step::Done(_) => self.note_compacted(next, order),
+            }
+            return Next::Later(Phase::Compact { next: next.next(), run: None });
+        }
+        let Some(at) = self.zones_up_to(node, TOP).find(|at| *at >= next) else {
+            return self.after_zone_pass(node, run);
+        };
+        self.zones[at].compact.consider(order);
+        if self.zones[at].compact.is_deferred(order) {
+            self.note_compacted(at, order);
+            return Next::Phase(Phase::Compact { next: at.next(), run: None });
+        }
+        let control = Box::new(CompactControl::by_kswapd(at, order));
+        Next::Later(Phase::Compact { next: at, run: Some(control) })
+    }
+
+    /// A zone that has a block above its Low mark need not be spared any more.
+    fn note_compacted(&mut self, at: ZoneIndex, order: Order) {
+        if self.zones[at].is_ok(order, Mark::Low, ZoneKind::Dma, Urgency::Normal, &self.variant) {
+            self.zones[at].compact.reset_deferral(order, false);
+        }
+    }
+
+    /// The run is over: is there something new, or may it sleep (the loop of `kswapd`)?
+    fn end_zone_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance) -> Step<()> {
+        let nothing = self.no_wish(node);
+        let daemon = &mut self.nodes[node].kswapd;
+        let turn = &mut daemon.turn;
+        turn.balanced = Wish { order: run.sc.order, highest: run.end };
+        // What a run has failed at, the same again would too.
+        if turn.balanced.highest >= turn.new.highest && turn.balanced.order == turn.new.order {
+            turn.new = daemon.wish.take().unwrap_or(nothing);
+        }
+        if turn.run.order < turn.new.order || turn.run.highest > turn.new.highest {
+            turn.run = turn.new;
+            daemon.state = State::ByZone(Balance::new(turn.run));
+            return Step::More;
+        }
+        let rests = turn.balanced;
+        self.wake_stalled(node);
+        if !self.node_balanced(node, rests) {
+            return self.refuse_sleep(cx, node);
+        }
+        self.nodes[node].kswapd.state = State::Napping;
+        Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
+    }
+
+    /// The nap is over, and was not cut short.
+    pub(super) fn end_zone_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
+        self.wake_stalled(node);
+        if !self.node_balanced(node, self.nodes[node].kswapd.turn.balanced) {
+            return self.refuse_sleep(cx, node);
+        }
+        // Room was made: what compaction gave up is worth another look.
+        self.reset_isolation_suitable(cx, node);
+        Step::Block(Wait::Queue)
+    }
+
+    fn refuse_sleep(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
+        cx.count(Event::KswapdHighWmarkHitQuickly, 1);
+        self.begin_zone_run(node)
+    }
+
+    /// A zone has room again: nothing that was met in it counts any more.
+    fn relieve_zone(&mut self, zone: ZoneIndex) {
+        let flags = &mut self.zones[zone].reclaim;
+        (flags.is_congested, flags.meets_dirty) = (false, false);
+    }
+
+    /// Does a zone stay so much above its High mark, and could compaction begin for a larger order (`zone_balanced`)?
+    fn zone_balanced(&self, zone: ZoneIndex, order: Order, gap: u64, classzone: ZoneKind) -> bool {
+        let mark = self.zones[zone].mark(Mark::High) + gap;
+        self.has_above(zone, order, mark, classzone)
+            && (order == Order::BASE
+                || self.compaction_suitable(zone, order, classzone, Urgency::Normal) != Suitable::Skipped)
+    }
+
+    /// Is every zone balanced, or, for larger orders, a quarter of the node (`pgdat_balanced`)? Those that are given up count
+    /// as such.
+    fn node_balanced(&self, node: NodeId, wish: Wish) -> bool {
+        let (mut managed, mut balanced) = (0, 0);
+        for zone in self.zones_up_to(node, wish.highest) {
+            let its = self.zones[zone].managed;
+            managed += its;
+            if !self.is_reclaimable(zone) || self.zone_balanced(zone, wish.order, 0, self.zones[zone].kind) {
+                balanced += its;
+            } else if wish.order == Order::BASE {
+                return false;
+            }
+        }
+        wish.order == Order::BASE || balanced >= managed >> 2
+    }
+}
+
+#[cfg(test)]
+impl Mm {
+    /// Compacts the node to the end, after kswapd has reclaimed enough for a block.
+    pub(crate) fn kswapd_compacts(&mut self, spaces: &mut Spaces, cx: &mut Cx, order: Order) {
+        let mut run = Balance::new(Wish { order, highest: TOP });
+        run.phase = Phase::Compact { next: ZoneIndex::FIRST, run: None };
+        while let phase @ Phase::Compact { .. } = std::mem::replace(&mut run.phase, Phase::Pass) {
+            match self.balance_phase(spaces, cx, NodeId(0), &mut run, phase) {
+                Next::Phase(phase) | Next::Later(phase) | Next::Block(_, phase) => run.phase = phase,
+                Next::Done(()) => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

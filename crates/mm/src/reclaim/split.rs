@@ -1,0 +1,237 @@
+//! Linux: split_huge_page_to_list(), deferred_split_scan() in mm/huge_memory.c (v4.5 to v6.1).
+//! Differs: one step takes the folio apart, with the locks of its lists and of its pages' tables in one; a huge folio is never
+//! in the swap cache, as no device takes one as a whole; up to 4.4 one that others map by huge entries too, or that somebody
+//! has taken off its list, waits for them; those that a scan could not split stand before what was queued while it ran.
+//!
+//! A huge folio becomes base folios. Whoever maps it by a huge entry maps it by base entries after; the frames that nobody
+//! maps are freed.
+
+use units::{NodeId, Order, Pfn, Vpn};
+
+use crate::{
+    Mm, Spaces,
+    memory::{
+        cx::Cx,
+        event::Event,
+        frame::{FamilyId, Frame, FrameFlag},
+        primitive,
+    },
+    rules::gfp::Mobility,
+    space::spaces::Entry,
+};
+
+/// The result of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// The folio is base folios now; so many of them were freed, as nobody mapped them.
+    Done {
+        /// Base folios freed.
+        freed: u32,
+    },
+    /// Another holds the folio: a batch of new folios, a control, a child that is being forked, or whoever has pinned it.
+    Busy,
+}
+
+/// Where the base folios go that a huge one becomes.
+enum Parts<'a> {
+    /// To the list that it is on, before the head.
+    OnList,
+    /// To a list; the head stays in the batch that it is in.
+    FromBatch,
+    /// To who has taken it off its list: those behind the head, the last one first.
+    Isolated(&'a mut Vec<Pfn>),
+}
+
+impl Mm {
+    /// Takes a huge anonymous folio apart (`split_huge_page`). The caller holds the mmap lock of nobody: mappings are changed
+    /// under the locks of page tables.
+    pub fn split_folio(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Split {
+        let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
+            unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
+        };
+        if self.frames.has(head, FrameFlag::InBatch) {
+            // It may be in this CPU's (`lru_add_drain` in `split_huge_page_to_list`).
+            self.lru_add_drain(cx);
+        }
+        let is_loose = self.frames.has(head, FrameFlag::InBatch) || self.frames.has(head, FrameFlag::Locked);
+        if is_loose || !self.can_split(head) || !self.frames.has(head, FrameFlag::OnLru) {
+            cx.count(Event::ThpSplitPageFailed, 1);
+            return Split::Busy;
+        }
+        if !self.split_mappings(spaces, cx, head, vpn) {
+            cx.count(Event::ThpSplitPageFailed, 1);
+            return Split::Busy;
+        }
+        let freed = self.take_apart(cx, head, (family, vpn), Parts::OnList);
+        cx.count(Event::ThpSplitPage, 1);
+        Split::Done { freed }
+    }
+
+    /// Splits a folio that the caller has taken off its list: so are the base folios after, and those behind the head come to
+    /// `tails`, the last one first. A head without mappings is [`FrameFlag::Dropped`]. False when another task holds the folio.
+    pub(crate) fn split_isolated(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, tails: &mut Vec<Pfn>) -> bool {
+        let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
+            unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
+        };
+        let is_split = self.can_split(head) && self.split_mappings(spaces, cx, head, vpn);
+        cx.count(if is_split { Event::ThpSplitPage } else { Event::ThpSplitPageFailed }, 1);
+        if is_split {
+            self.take_apart(cx, head, (family, vpn), Parts::Isolated(tails));
+        }
+        is_split
+    }
+
+    /// Up to 4.4 a huge folio has no base entries: it falls apart with the first huge entry that does, for all who map it, also
+    /// where it waits in the batch of any CPU (`__split_huge_page_pmd`).
+    pub(crate) fn split_with_pmd(&mut self, cx: &mut Cx, head: Pfn) {
+        let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
+            unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
+        };
+        let parts = match [FrameFlag::InBatch, FrameFlag::OnLru].map(|flag| self.frames.has(head, flag)) {
+            [true, _] => Parts::FromBatch,
+            [_, true] => Parts::OnList,
+            // Reclaim or khugepaged has it.
+            _ => return,
+        };
+        if !self.frames.has(head, FrameFlag::Locked) && self.frames.map_count(head) == 0 {
+            self.take_apart(cx, head, (family, vpn), parts);
+            cx.count(Event::ThpSplitPage, 1);
+        }
+    }
+
+    /// Makes base entries of all huge ones; false when somebody has one that is not found. In the kernel all entries say for a
+    /// while that their pages are on their way: base ones are taken away page by page, each with a flush of its own, a huge
+    /// one becomes such entries at once (`unmap_folio`), and at the end those of every page are looked for (`remap_page`). Up to
+    /// 4.4 the huge entry becomes base entries, and that is all (`__split_huge_page_map`).
+    fn split_mappings(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, vpn: Vpn) -> bool {
+        let mappings = spaces.mappings(self, head);
+        // Without any it is about to be freed by whoever unmapped it.
+        if mappings.is_empty() || u32::try_from(mappings.len()).ok() != Some(self.folio_mappings(head)) {
+            return false;
+        }
+        let mut entries = 0;
+        for mapping in mappings {
+            match mapping.at {
+                Entry::Huge(slot) => {
+                    let space = spaces.get_mut(mapping.space).expect("it maps the folio");
+                    space.split_pmd_unflushed(self, cx, slot);
+                    primitive::flush_tlb_huge(cx, mapping.space);
+                    entries += u64::from(Order::HUGE.frames());
+                }
+                Entry::Base(..) => {
+                    primitive::walk_rmap(cx, 1);
+                    primitive::clear_ptes(cx, 1);
+                    primitive::flush_tlb_page(cx, mapping.space, 1);
+                    primitive::count_mappings(cx, 1);
+                    primitive::write_ptes(cx, 1);
+                    entries += 1;
+                }
+            }
+        }
+        if !self.variant.thp_splits_at_once {
+            primitive::walk_rmap(cx, Order::HUGE.frames().into());
+            primitive::write_ptes(cx, entries);
+            primitive::count_mappings(cx, entries);
+        }
+        debug_assert!(self.frames.map_count(head) == 0, "page {vpn:?} is mapped by base entries only");
+        true
+    }
+
+    /// The frames become folios of their own, those that are mapped, the others free; how many are (`__split_huge_page`).
+    fn take_apart(&mut self, cx: &mut Cx, head: Pfn, (family, vpn): (FamilyId, Vpn), parts: Parts) -> u32 {
+        let counts = self.rmap.take_base_counts(head);
+        let (zone, is_active) = (self.zone_position(head), self.frames.has(head, FrameFlag::Active));
+        let is_referenced = self.frames.has(head, FrameFlag::Referenced);
+        let is_workingset = self.swap.is_workingset(head);
+        let is_pinned = self.is_pinned(head);
+        let (mut tails, mut unmapped) = (Vec::new(), Vec::new());
+        self.split_last_fault(head);
+        for n in (0..Order::HUGE.frames()).rev() {
+            let pfn = head.plus(n);
+            let count = u32::from(counts[n as usize]);
+            if count == 0 && (n > 0 || matches!(parts, Parts::OnList)) {
+                unmapped.push(pfn);
+                continue;
+            }
+            self.frames.set(pfn, Frame::Anon { family, vpn: vpn.plus(n.into()), order: Order::BASE });
+            self.set_base_mappings(pfn, count);
+            self.swap.forget(pfn);
+            if is_workingset {
+                self.swap.set_workingset(pfn);
+            }
+            self.frames.mark(pfn, FrameFlag::Referenced, is_referenced);
+            self.frames.mark(pfn, FrameFlag::Active, is_active);
+            self.frames.mark(pfn, FrameFlag::Pinned, is_pinned);
+            self.frames.mark(pfn, FrameFlag::Dropped, count == 0);
+            if n > 0 {
+                tails.push(pfn);
+            }
+        }
+        let is_head_mapped = unmapped.last() != Some(&head);
+        match parts {
+            Parts::OnList => self.lru_split(cx, (zone, head), is_active, (&tails, unmapped.len()), is_head_mapped),
+            Parts::FromBatch => {
+                self.frames.mark(head, FrameFlag::InBatch, true);
+                self.lru_split_waiting(cx, zone, is_active, (&tails, unmapped.len()));
+            }
+            Parts::Isolated(all) => {
+                self.charge_lru_moves(cx, zone, (tails.len() + unmapped.len()) as u64);
+                self.lru_isolated_less(zone, unmapped.len() as u64);
+                all.append(&mut tails);
+            }
+        }
+        // Whoever asked for the split holds the head, and lets go of it last.
+        unmapped.reverse();
+        if !is_head_mapped {
+            unmapped.rotate_left(1);
+        }
+        for pfn in &unmapped {
+            // It leaves the list on its own.
+            self.charge_lru_moves(cx, zone, 1);
+            primitive::uncharge(cx);
+            self.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+            self.free(cx, *pfn, Order::BASE);
+        }
+        u32::try_from(unmapped.len()).expect("at most 512")
+    }
+
+    /// Huge pages that wait for a split (`deferred_split_count`).
+    pub fn deferred_split_count(&self) -> u64 {
+        self.rmap.deferred_splits().count() as u64
+    }
+
+    /// Those of a node.
+    pub(crate) fn deferred_split_count_of(&self, node: NodeId) -> u64 {
+        if self.nodes.count() == 1 {
+            return self.rmap.deferred_splits().len() as u64;
+        }
+        self.rmap.deferred_splits().filter(|head| self.node_of(*head) == node).count() as u64
+    }
+
+    /// Up to where in the queue the oldest `most` of a node are; before everything if there are none.
+    pub(crate) fn deferred_split_place(&self, node: NodeId, most: u64) -> u64 {
+        let its = self.rmap.deferred_until(u64::MAX).filter(|(_, head)| self.node_of(*head) == node);
+        its.take(usize::try_from(most).unwrap_or(usize::MAX)).last().map_or(0, |(place, _)| place)
+    }
+
+    /// The last of a node of those up to a place in the queue: the scan takes them off one by one and puts each before the
+    /// other, so that the last of a batch is the first to be split.
+    pub(crate) fn next_deferred_split(&self, node: NodeId, until: u64) -> Option<(u64, Pfn)> {
+        let mut waiting = self.rmap.deferred_until(until).rev();
+        waiting.find(|(_, head)| self.node_of(*head) == node)
+    }
+
+    /// Splits a huge page that waits for it: the frames freed. One that cannot be split waits behind all others.
+    pub(crate) fn split_deferred(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Option<u32> {
+        match self.split_folio(spaces, cx, head) {
+            Split::Done { freed } => Some(freed),
+            Split::Busy => {
+                self.rmap.requeue_deferred(head);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

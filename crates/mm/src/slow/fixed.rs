@@ -1,0 +1,126 @@
+//! Linux: __alloc_pages_slowpath(), should_alloc_retry() and __alloc_pages_may_oom() in mm/page_alloc.c (v4.1 to v4.4).
+//! Differs: 3.9 to 4.0 go in this order too, and so do 4.6 and 4.7, which count vain rounds already.
+//!
+//! Phases have numbers in the order of the kernel's function. What each does is the same as later (`slow.rs`); here is what comes
+//! after it.
+
+use units::{Order, Picos};
+
+use super::{AllocControl, DirectCompact, DirectReclaim, Next, Phase};
+use crate::{
+    Mm,
+    compact::{CompactPriority, CompactResult, Compacted, Contention},
+    memory::{cx::Cx, step::Wait},
+    rules::gfp::{COSTLY, Effort, Mobility},
+};
+
+/// How long a task waits at most for a disk with a long queue, before it begins again.
+// wait_iff_congested(zone, BLK_RW_ASYNC, HZ/50) in __alloc_pages_slowpath, mm/page_alloc.c (v4.1).
+const CONGESTION_WAIT: Picos = Picos::from_micros(20_000);
+
+impl AllocControl {
+    /// Is it a request for a huge page, which is not worth much (`(gfp_mask & GFP_TRANSHUGE) == GFP_TRANSHUGE`)? All that do
+    /// not wake kswapd are.
+    fn is_transhuge(&self) -> bool {
+        let request = &self.request;
+        request.order == Order::HUGE && request.mobility == Mobility::Movable && !request.wakes_kswapd
+    }
+
+    /// 4, 5: every large block is compacted for first: the first time without waiting for anything.
+    pub(super) fn begin_fixed(&mut self) -> Next {
+        if self.is_victim && !self.has_tried_reserves {
+            return Next::Phase(Phase::Look);
+        }
+        if !self.request.reclaims || self.is_victim {
+            return Next::Done(None);
+        }
+        let effort = if self.is_begun { self.priority } else { CompactPriority::Async };
+        self.is_begun = true;
+        if self.request.order == Order::BASE {
+            return Next::Phase(Phase::Reclaim(DirectReclaim::new(self.request)));
+        }
+        Next::Phase(Phase::CompactFirst(DirectCompact::new(self.request, effort)))
+    }
+
+    /// 6, 7: a huge page is left where others are in the way; a fault that tries on never waits while it compacts.
+    pub(super) fn after_first_of_fixed(&mut self, came_to: Compacted) -> Next {
+        if came_to.block.is_some() {
+            return Next::Done(came_to.block);
+        }
+        let is_in_the_way = came_to.result == CompactResult::Deferred
+            || came_to.contention == Some(Contention::Lock)
+            || (came_to.contention == Some(Contention::Cpu) && !self.is_kthread);
+        if self.request.effort == Effort::OnlyCompacts || (self.is_transhuge() && is_in_the_way) {
+            return Next::Done(None);
+        }
+        self.priority =
+            if self.is_transhuge() && !self.is_kthread { CompactPriority::Async } else { CompactPriority::SyncLight };
+        Next::Later(Phase::Reclaim(DirectReclaim::new(self.request)))
+    }
+
+    /// 9, 10: begin again, or compact once more, and that is all.
+    pub(super) fn decide_fixed(&mut self, mm: &Mm, cx: &Cx, reclaimed: u64) -> Next {
+        let request = self.request;
+        self.reclaimed += reclaimed;
+        let is_worth_it = request.order <= COSTLY
+            || (request.effort == Effort::RetriesHard && self.reclaimed < u64::from(request.order.frames()));
+        if !request.no_retry && is_worth_it {
+            return if reclaimed == 0 { Next::Phase(Phase::Oom) } else { self.begin_again(mm, cx) };
+        }
+        if request.order == Order::BASE {
+            return Next::Done(None);
+        }
+        Next::Later(Phase::Compact { reclaimed, compact: DirectCompact::new(request, self.priority) })
+    }
+
+    /// From the head of the loop, after some of what is being written is, where reclaim has met little else in the zone that
+    /// would serve first.
+    fn begin_again(&self, mm: &Mm, cx: &Cx) -> Next {
+        let preferred = mm.zones_for(&self.request).first().map(|zone| &mm.zones[*zone]);
+        let meets_congestion = preferred.is_some_and(|zone| zone.reclaim.is_congested);
+        match mm.wait_iff_congested(cx, meets_congestion, CONGESTION_WAIT) {
+            Some(until) => Next::Block(Wait::Until(until), Phase::Look),
+            None => Next::Later(Phase::Look),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{CpuId, NodeId, Pfn, Time};
+
+    use super::*;
+    use crate::{
+        AllocRequest, MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
+        memory::{cost::Prices, event::Counters},
+        rules::variant::named,
+    };
+
+    #[test]
+    fn who_begins_again_waits_for_a_long_queue_that_is_in_the_way_of_the_zone_it_prefers() {
+        let zone = |kind, start| ZoneSpec::whole(kind, Pfn(start), 1 << 13);
+        let zones = vec![zone(ZoneKind::Dma32, 0), zone(ZoneKind::Normal, 1 << 13)];
+        let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones };
+        let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
+        let (prices, mut counters) = (Prices::free(), Counters::default());
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let control = AllocControl::of_task(AllocRequest::gfp_highuser_movable(NodeId(0)));
+        let mut waits = |requests, congested: Option<u16>| {
+            let mut mm = Mm::new(&machine, *named("v4.1"), &Settings::default());
+            mm.send_writes(&mut cx, requests);
+            if let Some(zone) = congested {
+                mm.zones[crate::memory::pageblock::ZoneIndex(zone)].reclaim.is_congested = true;
+            }
+            match control.begin_again(&mm, &cx) {
+                Next::Block(Wait::Until(until), Phase::Look) => Some(until.since(Time(0))),
+                Next::Later(Phase::Look) => None,
+                _ => unreachable!("it begins again, sooner or later"),
+            }
+        };
+        let (dma32, normal) = (Some(0), Some(1));
+        assert_eq!([waits(200, dma32), waits(200, None), waits(10, normal)], [None; 3]);
+        let queue = waits(200, normal).expect("both");
+        assert!(Picos(0) < queue && queue < CONGESTION_WAIT, "until some of it is written: {queue:?}");
+        assert_eq!(waits(100_000, normal), Some(CONGESTION_WAIT), "but not for ever");
+    }
+}

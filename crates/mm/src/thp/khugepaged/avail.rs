@@ -1,0 +1,103 @@
+//! Linux: thp_avail_nodes and its users in mm/huge_memory.c, mm/mempolicy.c and mm/page_alloc.c, as posted for v4.1-rc2
+//! ("Outsourcing page fault THP allocations to khugepaged", RFC, May 2015; never merged).
+//! Differs: no memory policies, so that a fault tries on the node of its CPU.
+//!
+//! A node on which somebody got no huge page is left alone, by faults and by khugepaged, each by a rule
+//! of its own, until somebody gets one or one is freed.
+
+use units::{NodeId, Order};
+
+use crate::{
+    MachineSpec, Mm, PerNode,
+    memory::{alloc::lent::Shortage, cx::Cx},
+    rules::{gfp::AllocRequest, variant::ThpRequests},
+};
+
+/// Which nodes have huge pages, as far as is known. At first all have (`NODE_MASK_ALL`).
+#[derive(Clone, Debug)]
+pub struct ThpAvail {
+    nodes: PerNode<NodeAvail>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct NodeAvail {
+    /// A request got none on this node, and since then none was allocated or freed: a bit that is clear.
+    is_without: bool,
+    /// Faults that have tried since then.
+    tries: u64,
+}
+
+impl ThpAvail {
+    pub(crate) fn new(machine: &MachineSpec) -> Self {
+        Self { nodes: PerNode::new(machine, |_| NodeAvail::default()) }
+    }
+
+    /// Has a node huge pages, as far as is known?
+    pub fn has_huge(&self, node: NodeId) -> bool {
+        !self.nodes[node].is_without
+    }
+
+    /// Of each node without huge pages, how many faults have tried there since: for checks.
+    pub(crate) fn raw_tries(&self) -> impl Iterator<Item = u64> + '_ {
+        self.nodes.values().filter(|node| node.is_without).map(|node| node.tries)
+    }
+}
+
+impl Mm {
+    /// Does khugepaged collapse nothing on this node?
+    pub(super) fn leaves_node_alone(&self, node: NodeId) -> bool {
+        self.variant().khugepaged_checks_nodes && !self.thp_avail.has_huge(node)
+    }
+
+    /// A request got no huge page on a node (`node_clear`).
+    pub(super) fn note_without_huge(&mut self, node: NodeId) {
+        let known = &mut self.thp_avail.nodes[node];
+        if !known.is_without {
+            *known = NodeAvail { is_without: true, tries: 0 };
+        }
+    }
+
+    /// A request got a huge page on a node (`thp_avail_set`).
+    pub(super) fn note_huge(&mut self, node: NodeId) {
+        self.thp_avail.nodes[node] = NodeAvail::default();
+    }
+
+    /// A block was freed, as such and not by merging (`__free_pages_ok` of patch 3).
+    #[inline]
+    pub(crate) fn note_freed(&mut self, node: NodeId, order: Order) {
+        if order >= Order::HUGE && self.variant.thp_faults_gated {
+            self.note_huge(node);
+        }
+    }
+
+    /// May a fault try for a huge page (`thp_avail_isset`, in `alloc_pages_vma` of patch 3)? What the slow path has answered
+    /// is a try that began before.
+    pub(crate) fn may_try_huge(&self, cx: &mut Cx, request: &AllocRequest) -> bool {
+        !self.variant().thp_faults_gated || self.thp_avail.has_huge(request.node) || is_answered(cx, request)
+    }
+
+    /// A fault tries.
+    pub(crate) fn count_huge_try(&mut self, cx: &mut Cx, request: &AllocRequest) {
+        let known = &mut self.thp_avail.nodes[request.node];
+        known.tries += u64::from(known.is_without && !is_answered(cx, request));
+    }
+
+    /// A fault got no huge page on its node, or did not try (`thp_avail_clear` of patches 3 and 4).
+    pub(crate) fn huge_fault_failed(&mut self, node: NodeId) {
+        let (gates, requests) = (self.variant().thp_faults_gated, self.variant().thp_faults_request);
+        if gates || requests {
+            self.note_without_huge(node);
+        }
+        if requests {
+            match self.variant().thp_requests {
+                ThpRequests::Khugepaged | ThpRequests::KhugepagedUnscanned => self.request_of_khugepaged(),
+                ThpRequests::NodeThreads => self.request_of_thread(node),
+            }
+        }
+    }
+}
+
+/// Is this the request that the slow path has an answer to?
+fn is_answered(cx: &mut Cx, request: &AllocRequest) -> bool {
+    cx.memory.given.is_some_and(|given| given.request == *request) || cx.memory.shortage == Shortage::Refused(*request)
+}

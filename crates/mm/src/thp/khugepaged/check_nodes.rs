@@ -1,0 +1,81 @@
+//! Linux: khugepaged_check_nodes() in mm/huge_memory.c, as patch 2 of the series posted for v4.1-rc2 has it.
+//! Differs: where threads of nodes allocate, it only looks.
+
+use units::Order;
+
+use super::node_alloc::NodeAlloc;
+use crate::{
+    Mm, Spaces,
+    memory::{cx::Cx, event::Event, frame::Holdings, step::Step},
+    rules::variant::ThpRequests,
+};
+
+/// Before khugepaged looks at processes: nodes that had no huge page are asked for one.
+#[derive(Clone, Debug)]
+pub(super) struct CheckNodes {
+    /// Does khugepaged look at processes after it?
+    scans: bool,
+    /// The next node, by position.
+    next: usize,
+    /// Some node before it has huge pages.
+    found: bool,
+    /// Getting one there.
+    alloc: Option<NodeAlloc>,
+}
+
+impl CheckNodes {
+    pub(super) fn new(scans: bool) -> Self {
+        Self { scans, next: 0, found: false, alloc: None }
+    }
+
+    pub(super) fn scans(&self) -> bool {
+        self.scans
+    }
+
+    /// A node that has to be asked at most. Done: whether any has huge pages.
+    pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<bool> {
+        if let Some(alloc) = &mut self.alloc {
+            let got = match alloc.step(mm, spaces, cx) {
+                Step::Done(got) => got,
+                step => return step.map(|_| false),
+            };
+            self.alloc = None;
+            if let Some(frame) = got {
+                self.found = true;
+                // It asks for memory of that node alone.
+                mm.note_huge(mm.node_of(frame));
+                if mm.variant().khugepaged_keeps_page && mm.khugepaged.held.is_none() {
+                    // Only what is kept counts, as the first collapse will not allocate.
+                    cx.count(Event::ThpCollapseAlloc, 1);
+                    mm.khugepaged.held = Some(frame);
+                } else {
+                    mm.free(cx, frame, Order::HUGE);
+                }
+            }
+            self.next += 1;
+            return Step::More;
+        }
+        let others_allocate = mm.variant().thp_requests == ThpRequests::NodeThreads;
+        // Bound: the nodes of the machine.
+        while let Some(node) = mm.nodes.ids().nth(self.next) {
+            if mm.thp_avail.has_huge(node) {
+                self.found = true;
+            } else if !others_allocate {
+                self.alloc = Some(NodeAlloc::new(mm, node));
+                return Step::More;
+            }
+            self.next += 1;
+        }
+        Step::Done(self.found)
+    }
+
+    pub(super) fn holdings(&self) -> Holdings {
+        self.alloc.as_ref().map_or_else(Holdings::default, NodeAlloc::holdings)
+    }
+
+    pub(super) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(mut alloc) = self.alloc.take() {
+            alloc.abort(mm, spaces, cx);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Linux: collapse_huge_page(), __collapse_huge_page_isolate() and __collapse_huge_page_copy() in mm/khugepaged.c (v6.1), in
+//! mm/huge_memory.c before 4.8 (v4.1).
+//! Differs: pages are isolated and copied a run at a time; a page that has to be read ends this try, as it has since 6.0.
+
+use units::{NodeId, Order, Pfn, Vpn};
+
+use super::{HUGE_PAGES, NeedsLock, node_alloc::NodeAlloc, survey::Found};
+use crate::{
+    Mm, SpaceId, Spaces,
+    fault::Access,
+    memory::{
+        cost::Cause,
+        cx::Cx,
+        event::Event,
+        frame::{FrameFlag, Held, Holdings},
+        primitive,
+        step::{RUN, Step, Wait},
+    },
+    space::{
+        page_table::{Pmd, TableId},
+        pte::Pte,
+        vma::PageRange,
+    },
+    swap::{SwapIn, Went},
+};
+
+/// How a collapse ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The range is one huge page now.
+    Collapsed,
+    /// Something has changed, or somebody holds one of the pages. With the huge page, where that is kept.
+    Abandoned(Option<Pfn>),
+    /// There is no huge page.
+    NoMemory,
+}
+
+/// Making a huge page of one range of a process.
+#[derive(Clone, Debug)]
+pub(super) struct Collapse {
+    id: SpaceId,
+    range: PageRange,
+    node: NodeId,
+    phase: Phase,
+    /// Folios of the range, taken off their LRU lists and locked, with whether they were active.
+    isolated: Vec<(Held, bool)>,
+}
+
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one collapse at a time, in a box")]
+enum Phase {
+    /// 2: take the huge page that was left over, or allocate. Nobody's lock is held.
+    Alloc { held: Option<Pfn> },
+    /// 2: the same on the slow path.
+    SlowAlloc(NodeAlloc),
+    /// Look again, with the lock for read.
+    Look { frame: Pfn },
+    /// 3: pages that are on a swap device come back, with the lock for read.
+    SwapIn { frame: Pfn, next: u64, swap_in: SwapIn },
+    /// One of them is being read; then it is over.
+    GiveUp { frame: Pfn },
+    /// 4, 5, 7: with the lock for write, is it still a range of base pages? The TLB is flushed.
+    Begin { frame: Pfn },
+    /// 8: take its pages off the lists, from this one on.
+    Isolate { frame: Pfn, table: TableId, next: u64 },
+    /// 9: copy them and give them back, from this one on.
+    Copy { frame: Pfn, table: TableId, next: u64 },
+    /// 10: the huge page takes their place.
+    Install { frame: Pfn, table: TableId },
+    /// The collapse is over; nothing is held.
+    Over,
+}
+
+impl Collapse {
+    /// `held`: a huge page that was left over.
+    pub(super) fn new(id: SpaceId, range: PageRange, node: NodeId, held: Option<Pfn>) -> Self {
+        Self { id, range, node, phase: Phase::Alloc { held }, isolated: Vec::new() }
+    }
+
+    /// The node that its huge page is to be on.
+    pub(super) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(super) fn needs(&self) -> Option<NeedsLock> {
+        match self.phase {
+            Phase::Alloc { .. } | Phase::SlowAlloc(_) | Phase::GiveUp { .. } | Phase::Over => None,
+            Phase::Look { .. } | Phase::SwapIn { .. } => Some(NeedsLock::Read(self.id)),
+            Phase::Begin { .. } | Phase::Isolate { .. } | Phase::Copy { .. } | Phase::Install { .. } => {
+                Some(NeedsLock::Write(self.id))
+            }
+        }
+    }
+
+    pub(super) fn holdings(&self) -> Holdings {
+        let frame = match &self.phase {
+            Phase::SlowAlloc(alloc) => return alloc.holdings(),
+            Phase::Alloc { held } => held.map(|pfn| Held { pfn, order: Order::HUGE }),
+            Phase::Over => None,
+            Phase::Look { frame }
+            | Phase::SwapIn { frame, .. }
+            | Phase::GiveUp { frame }
+            | Phase::Begin { frame }
+            | Phase::Isolate { frame, .. }
+            | Phase::Copy { frame, .. }
+            | Phase::Install { frame, .. } => Some(Held { pfn: *frame, order: Order::HUGE }),
+        };
+        Holdings {
+            isolated: frame.into_iter().collect(),
+            off_lru: self.isolated.iter().map(|(held, _)| *held).collect(),
+            ..Holdings::default()
+        }
+    }
+
+    pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Ended> {
+        let step = self.take_step(mm, spaces, cx);
+        if let (Step::Done(_), Some(space)) = (&step, spaces.get_mut(self.id)) {
+            space.locked_vma = None;
+        }
+        step
+    }
+
+    fn take_step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Ended> {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Over => unreachable!("a collapse ends once"),
+            Phase::Alloc { held } => self.begin_alloc(mm, spaces, cx, held),
+            Phase::SlowAlloc(alloc) => self.alloc(mm, spaces, cx, alloc),
+            Phase::Look { frame } => match self.table(mm, spaces) {
+                Some(_) => self.later(Phase::SwapIn { frame, next: 0, swap_in: SwapIn::default() }),
+                None => Self::give_up(mm, cx, frame),
+            },
+            Phase::SwapIn { frame, next, swap_in } => self.swap_in(mm, spaces, cx, frame, next, swap_in),
+            Phase::GiveUp { frame } => Self::give_up(mm, cx, frame),
+            Phase::Begin { frame } => match self.table(mm, spaces) {
+                Some(table) => {
+                    let space = spaces.get_mut(self.id).expect("its lock is held");
+                    space.locked_vma = Some(self.range.start);
+                    primitive::write_ptes(cx, 1);
+                    primitive::flush_tlb_huge(cx, self.id);
+                    self.later(Phase::Isolate { frame, table, next: 0 })
+                }
+                None => Self::give_up(mm, cx, frame),
+            },
+            Phase::Isolate { frame, table, next } => self.isolate(mm, spaces, cx, frame, table, next),
+            Phase::Copy { frame, table, next } => self.copy(mm, spaces, cx, frame, table, next),
+            Phase::Install { frame, table } => self.install(mm, spaces, cx, frame, table),
+        }
+    }
+
+    fn later(&mut self, phase: Phase) -> Step<Ended> {
+        self.phase = phase;
+        Step::More
+    }
+
+    fn give_up(mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
+        if mm.variant().khugepaged_keeps_page {
+            return Step::Done(Ended::Abandoned(Some(frame)));
+        }
+        mm.free(cx, frame, Order::HUGE);
+        Step::Done(Ended::Abandoned(None))
+    }
+
+    /// `alloc_charge_hpage`; with a page that was left over, `khugepaged_alloc_page` of patch 1. Whether its node has huge
+    /// pages is asked at the end of the look, 512 entries later than it began: a fault may have found that it has none.
+    fn begin_alloc(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, held: Option<Pfn>) -> Step<Ended> {
+        if mm.leaves_node_alone(self.node) {
+            return Step::Done(Ended::Abandoned(held));
+        }
+        if let Some(frame) = held {
+            mm.assert_isolated(cx, frame, Order::HUGE);
+            if mm.node_of(frame) == self.node {
+                return self.with_huge(mm, frame);
+            }
+            mm.free(cx, frame, Order::HUGE);
+        }
+        let alloc = NodeAlloc::new(mm, self.node);
+        self.alloc(mm, spaces, cx, alloc)
+    }
+
+    fn alloc(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, mut alloc: NodeAlloc) -> Step<Ended> {
+        let got = match alloc.step(mm, spaces, cx) {
+            Step::Done(got) => got,
+            step => {
+                self.phase = Phase::SlowAlloc(alloc);
+                return step.map(|_| Ended::NoMemory);
+            }
+        };
+        let Some(frame) = got else {
+            cx.count(Event::ThpCollapseAllocFailed, 1);
+            return Step::Done(Ended::NoMemory);
+        };
+        cx.count(Event::ThpCollapseAlloc, 1);
+        self.with_huge(mm, frame)
+    }
+
+    /// The look with the lock for read came with swapping in (4.8).
+    fn with_huge(&mut self, mm: &Mm, frame: Pfn) -> Step<Ended> {
+        let looks = mm.variant().khugepaged_swaps_in;
+        self.later(if looks { Phase::Look { frame } } else { Phase::Begin { frame } })
+    }
+
+    /// The table of the range, if it still is one that may become a huge page (`hugepage_vma_revalidate`).
+    fn table(&self, mm: &Mm, spaces: &Spaces) -> Option<TableId> {
+        let space = spaces.get(self.id)?;
+        let vma = space.vmas.find(self.range.start)?;
+        if !mm.is_thp_eligible(vma, self.range.start) || vma.anon.is_none() {
+            return None;
+        }
+        match space.tables.pmd_of(self.range.start) {
+            Pmd::Table(table) => Some(table),
+            Pmd::None | Pmd::Huge(_) => None,
+        }
+    }
+
+    /// Pages that are on a swap device come back, from the `next`-th on (`__collapse_huge_page_swapin`).
+    fn swap_in(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        frame: Pfn,
+        next: u64,
+        mut swap_in: SwapIn,
+    ) -> Step<Ended> {
+        let Some(table) = self.table(mm, spaces) else { return Self::give_up(mm, cx, frame) };
+        let space = spaces.get_mut(self.id).expect("its lock is held");
+        let is_swapped = |n: &u64| space.tables.pte(table, self.vpn(*n)).swap_slot().is_some();
+        let Some(at) = (next..HUGE_PAGES).find(is_swapped) else {
+            if next > 0 {
+                mm.lru_add_drain(cx);
+            }
+            return self.later(Phase::Begin { frame });
+        };
+        match swap_in.step(mm, space, cx, (self.vpn(at), Access::Read)) {
+            Went::Mapped => self.later(Phase::SwapIn { frame, next: at + 1, swap_in: SwapIn::default() }),
+            Went::Waits(until) => {
+                // Nobody waits for a device with the lock held; by then it would have to begin again.
+                self.phase = Phase::GiveUp { frame };
+                Step::Block(Wait::Io { until, cause: Cause::Swap })
+            }
+            Went::Asked | Went::Ended(_) => Self::give_up(mm, cx, frame),
+        }
+    }
+
+    fn vpn(&self, n: u64) -> Vpn {
+        self.range.start.plus(n)
+    }
+
+    fn isolate(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        frame: Pfn,
+        table: TableId,
+        next: u64,
+    ) -> Step<Ended> {
+        let space = spaces.get(self.id).expect("its lock is held");
+        // All of it is looked at in one hold of the page table's lock, at the first run.
+        if next == 0 && mm.survey_table(cx, space, table, false) == Found::Unsuitable {
+            return Self::give_up(mm, cx, frame);
+        }
+        let end = (next + RUN).min(HUGE_PAGES);
+        for n in next..end {
+            let pte = space.tables.pte(table, self.vpn(n));
+            if pte.is_none_or_zero() {
+                continue;
+            }
+            let head = if pte.is_present() { mm.folio_head(pte.pfn()) } else { return self.put_back(mm, cx, frame) };
+            if self.isolated.iter().any(|(held, _)| held.pfn == head) {
+                continue;
+            }
+            if mm.frames.has(head, FrameFlag::Locked) || mm.is_pinned(head) {
+                return self.put_back(mm, cx, frame);
+            }
+            let Some(kind) = mm.isolate_lru(head) else { return self.put_back(mm, cx, frame) };
+            mm.frames.mark(head, FrameFlag::Locked, true);
+            let order = mm.frames.allocated(head).expect("it is a folio");
+            self.isolated.push((Held { pfn: head, order }, kind.is_active()));
+        }
+        mm.charge_lru_moves(cx, mm.zone_position(frame), end - next);
+        match end {
+            HUGE_PAGES => self.later(Phase::Copy { frame, table, next: 0 }),
+            next => self.later(Phase::Isolate { frame, table, next }),
+        }
+    }
+
+    /// Nothing is collapsed: every page goes back where it was.
+    fn put_back(&mut self, mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
+        self.release_all(mm, cx);
+        Self::give_up(mm, cx, frame)
+    }
+
+    fn copy(
+        &mut self,
+        mm: &mut Mm,
+        spaces: &mut Spaces,
+        cx: &mut Cx,
+        frame: Pfn,
+        table: TableId,
+        next: u64,
+    ) -> Step<Ended> {
+        let space = spaces.get_mut(self.id).expect("its lock is held");
+        let end = (next + RUN).min(HUGE_PAGES);
+        for n in next..end {
+            let to = frame.plus(u32::try_from(n).expect("below 512"));
+            let was = space.tables.pte(table, self.range.start.plus(n));
+            if was.is_none_or_zero() {
+                mm.clear(cx, to, Order::BASE);
+            } else {
+                mm.copy(cx, was.pfn(), to, Order::BASE);
+                space.rss -= 1;
+                let head = mm.folio_head(was.pfn());
+                let is_base = mm.frames.allocated(head) == Some(Order::BASE);
+                if is_base {
+                    // Whoever else maps it finds it on its list again, and its slot can be given up.
+                    self.release(mm, cx, head);
+                }
+                if let Some(folio) = mm.unmap_base(cx, was.pfn()) {
+                    if !is_base {
+                        self.release(mm, cx, head);
+                    }
+                    mm.put_folio(cx, folio);
+                }
+            }
+            space.tables.set_pte(cx, table, self.range.start.plus(n), Pte::NONE);
+        }
+        if end < HUGE_PAGES {
+            return self.later(Phase::Copy { frame, table, next: end });
+        }
+        // Huge folios of which the range mapped a part, and others map the rest.
+        self.release_all(mm, cx);
+        self.later(Phase::Install { frame, table })
+    }
+
+    /// All folios that are still isolated go back to their lists (`release_pte_pages`).
+    fn release_all(&mut self, mm: &mut Mm, cx: &mut Cx) {
+        for (held, is_active) in self.isolated.drain(..) {
+            release_page(mm, cx, held.pfn, is_active);
+        }
+    }
+
+    /// A folio goes back to its list.
+    fn release(&mut self, mm: &mut Mm, cx: &mut Cx, head: Pfn) {
+        let place = self.isolated.iter().position(|(held, _)| held.pfn == head).expect("it was isolated");
+        let (_, is_active) = self.isolated.swap_remove(place);
+        release_page(mm, cx, head, is_active);
+    }
+
+    fn install(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, frame: Pfn, table: TableId) -> Step<Ended> {
+        mm.assert_isolated(cx, frame, Order::HUGE);
+        let space = spaces.get_mut(self.id).expect("its lock is held");
+        let slot = space.tables.pmd_slot(self.range.start).expect("its table is there");
+        mm.map_new_folio(cx, frame, space.family, self.range.start, Order::HUGE);
+        space.rss += HUGE_PAGES;
+        space.tables.deposit(slot, table);
+        space.tables.set_pmd(cx, slot, Pte::written_huge(frame));
+        Step::Done(Ended::Collapsed)
+    }
+
+    /// Finishes the collapse where pages are gone already, else takes it back.
+    pub(super) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
+        if let Some(space) = spaces.get_mut(self.id) {
+            space.locked_vma = None;
+        }
+        // Bound: the pages of the range.
+        while let Phase::Copy { .. } | Phase::Install { .. } = self.phase {
+            let _ = self.step(mm, spaces, cx);
+        }
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::SlowAlloc(mut alloc) => alloc.abort(mm, spaces, cx),
+            Phase::Alloc { held: Some(frame) } => mm.free(cx, frame, Order::HUGE),
+            Phase::Look { frame }
+            | Phase::SwapIn { frame, .. }
+            | Phase::GiveUp { frame }
+            | Phase::Begin { frame }
+            | Phase::Isolate { frame, .. } => {
+                if let Step::Done(Ended::Abandoned(Some(left))) = self.put_back(mm, cx, frame) {
+                    mm.free(cx, left, Order::HUGE);
+                }
+            }
+            Phase::Alloc { held: None } | Phase::Copy { .. } | Phase::Install { .. } | Phase::Over => {}
+        }
+    }
+}
+
+/// A folio goes back to its list (`release_pte_page`).
+fn release_page(mm: &mut Mm, cx: &mut Cx, head: Pfn, is_active: bool) {
+    mm.unlock_folio(cx, head);
+    if mm.variant().migrate_through_batch {
+        mm.putback_by_batch(cx, head);
+    } else {
+        mm.putback_lru(head, is_active);
+    }
+}

@@ -1,0 +1,82 @@
+//! Linux: none; an idea at the end of the cover letter of "Outsourcing page fault THP allocations to khugepaged" (May 2015):
+//! "if each node had own khugepaged just for the THP allocation work".
+//! Differs: nobody wrote it; it does what khugepaged_check_nodes() of that series does, for one node.
+
+use units::{NodeId, Order};
+
+use super::node_alloc::NodeAlloc;
+use crate::{
+    Mm, Spaces,
+    memory::{
+        cx::Cx,
+        frame::Holdings,
+        news::{Daemon, News},
+        step::{Step, Wait},
+    },
+    thp::ThpEnabled,
+};
+
+/// The thread of a node that allocates huge pages when faults ask for them, so that there are some for the next faults.
+#[derive(Clone, Debug, Default)]
+pub struct ThpThread {
+    alloc: Option<Box<NodeAlloc>>,
+    /// A fault wants a huge page: it does not sleep.
+    is_requested: bool,
+}
+
+impl ThpThread {
+    /// Has it nothing to do?
+    pub fn is_idle(&self) -> bool {
+        self.alloc.is_none()
+    }
+
+    /// The blocks that it holds between two steps.
+    pub fn holdings(&self) -> Holdings {
+        self.alloc.as_ref().map_or_else(Holdings::default, |alloc| alloc.holdings())
+    }
+}
+
+impl Mm {
+    /// A fault wants a huge page of a node.
+    pub(super) fn request_of_thread(&mut self, node: NodeId) {
+        let thread = &mut self.nodes[node].thp_thread;
+        thread.is_requested = true;
+        if thread.is_idle() {
+            self.tell(News::Woken(Daemon::ThpThread, node));
+        }
+    }
+
+    /// Goes on until others may run, or goes to sleep: until a fault asks, or as long as khugepaged sleeps after a failure.
+    pub fn step_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
+        let Some(mut alloc) = self.nodes[node].thp_thread.alloc.take() else {
+            self.nodes[node].thp_thread.is_requested = false;
+            if self.thp_avail.has_huge(node) || self.thp.enabled == ThpEnabled::Never {
+                return Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep));
+            }
+            self.nodes[node].thp_thread.alloc = Some(Box::new(NodeAlloc::new(self, node)));
+            return Step::More;
+        };
+        let got = match alloc.step(self, spaces, cx) {
+            Step::Done(got) => got,
+            step => {
+                self.nodes[node].thp_thread.alloc = Some(alloc);
+                return step.map(|_| ());
+            }
+        };
+        if let Some(frame) = got {
+            self.note_huge(node);
+            self.free(cx, frame, Order::HUGE);
+        }
+        if self.nodes[node].thp_thread.is_requested {
+            return Step::More;
+        }
+        Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep))
+    }
+
+    /// Gives back all that the thread of a node holds.
+    pub fn abort_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) {
+        if let Some(mut alloc) = self.nodes[node].thp_thread.alloc.take() {
+            alloc.abort(self, spaces, cx);
+        }
+    }
+}

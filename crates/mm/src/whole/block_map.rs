@@ -1,0 +1,273 @@
+//! Linux: pagetypeinfo_showmixedcount_print() in mm/page_owner.c (v6.1), and what /proc/kpageflags says of each frame.
+//! Differs: of each pageblock how many of its frames are in use, and what huge pages and reporting have to do with it.
+
+use units::{Mobility, NodeId, Order, Pfn};
+
+use crate::{Frame, MigrateType, Mm, ZoneKind, compact::FreeBlocks};
+
+/// Pageblocks of one zone, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Band {
+    /// The zone's node.
+    pub node: NodeId,
+    /// Which of the node's zones.
+    pub kind: ZoneKind,
+    /// The first pageblock, by its number: its first frame by the frames of one.
+    pub first: u32,
+    /// How many there are.
+    pub blocks: u32,
+}
+
+/// The use of one pageblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockUse {
+    /// The type of the pageblock.
+    pub migrate_type: MigrateType,
+    /// Frames that the page allocator manages.
+    pub frames: u32,
+    /// Those of them that are on no free list. Frames on per-CPU lists are among them.
+    pub used: u32,
+    /// Free frames of which the host has been told.
+    pub reported: u32,
+    /// A folio of anonymous memory as large as a pageblock starts here.
+    pub huge: bool,
+    /// Frames in movable use.
+    pub has_movable: bool,
+    /// Frames in other use.
+    pub has_unmovable: bool,
+}
+
+/// Compaction of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneCompaction {
+    /// The pageblocks, by number, at which the asynchronous migrate scanner and the free scanner go on
+    /// (`compact_cached_migrate_pfn`, `compact_cached_free_pfn`).
+    pub scanners: [u32; 2],
+    /// The fragmentation index for a pageblock: towards 0 a request fails for want of memory, towards 1000 because memory is in
+    /// pieces, and at -1000 it does not fail.
+    pub fragmentation: i64,
+}
+
+impl BlockUse {
+    /// Does it hold frames in use of another mobility than its type is for? Of types that no request names: of both.
+    pub fn is_mixed(&self) -> bool {
+        match self.migrate_type {
+            MigrateType::Movable | MigrateType::Cma => self.has_unmovable,
+            MigrateType::Unmovable | MigrateType::Reclaimable => self.has_movable,
+            MigrateType::HighAtomic | MigrateType::Reserve | MigrateType::Isolate => {
+                self.has_movable && self.has_unmovable
+            }
+        }
+    }
+}
+
+impl Mm {
+    /// Every zone's pageblocks, in the order of addresses.
+    pub fn bands(&self) -> Vec<Band> {
+        let order = self.frames.blocks.order();
+        let mut bands: Vec<Band> = Vec::new();
+        let mut last = None;
+        for block in 0..self.frames.len() >> order.0 {
+            let zone = self.frames.blocks.zone(Pfn(block << order.0));
+            match (zone, bands.last_mut()) {
+                (Some(_), Some(band)) if zone == last => band.blocks += 1,
+                (Some(of), _) => {
+                    let zone = &self.zones[of];
+                    bands.push(Band { node: zone.node, kind: zone.kind, first: block, blocks: 1 });
+                }
+                (None, _) => {}
+            }
+            last = zone;
+        }
+        bands
+    }
+
+    /// The use of a pageblock, which is named by its number. It looks at every block of frames in it.
+    ///
+    /// # Panics
+    /// When there is no such pageblock.
+    pub fn block_use(&self, block: u32) -> BlockUse {
+        let order = self.frames.blocks.order();
+        let start = Pfn(block << order.0);
+        let mut found = BlockUse {
+            migrate_type: self.frames.blocks.migrate_type(start),
+            frames: 0,
+            used: 0,
+            reported: 0,
+            huge: false,
+            has_movable: false,
+            has_unmovable: false,
+        };
+        if let Some(frame) = self.larger_block(start) {
+            found.add(frame, order.frames(), order);
+            return found;
+        }
+        let mut at = 0;
+        // Bound: the frames of the pageblock.
+        while at < order.frames() {
+            let frame = self.frames.get(start.plus(at));
+            let frames = self.frames.order_of(frame).frames();
+            found.add(frame, frames.min(order.frames()), order);
+            at += frames;
+        }
+        found
+    }
+
+    /// The head of a block that reaches over a pageblock from before it, if one does.
+    fn larger_block(&self, start: Pfn) -> Option<Frame> {
+        if self.frames.get(start) != Frame::Interior {
+            return None;
+        }
+        let orders = self.frames.blocks.order().0 + 1..=self.max_order().0;
+        let head = |order: u8| {
+            let frame = self.frames.get(start.align_down(Order(order)));
+            (self.frames.order_of(frame) >= Order(order)).then_some(frame)
+        };
+        orders.into_iter().find_map(head)
+    }
+
+    /// How far compaction of a zone has come, and why a huge page would fail there.
+    ///
+    /// # Panics
+    /// When there is no such zone.
+    pub fn zone_compaction(&self, node: NodeId, kind: ZoneKind) -> ZoneCompaction {
+        let order = self.frames.blocks.order();
+        let zone = self.zones.iter().find(|zone| (zone.node, zone.kind) == (node, kind)).expect("the zone is there");
+        let scanners = [zone.compact.cached_migrate[0], zone.compact.cached_free];
+        let fragmentation = FreeBlocks::of(&zone.buddy, order).fragmentation_index(order);
+        ZoneCompaction { scanners: scanners.map(|pfn| pfn.0 >> order.0), fragmentation }
+    }
+}
+
+impl BlockUse {
+    fn add(&mut self, frame: Frame, frames: u32, pageblock: Order) {
+        match frame {
+            // Any other frame belongs to a block whose head is in the same pageblock, or to a block that is larger.
+            Frame::Reserved | Frame::Interior | Frame::Tail { .. } => return,
+            Frame::Free { reported, .. } => {
+                self.frames += frames;
+                self.reported += if reported { frames } else { 0 };
+                return;
+            }
+            Frame::Pcp { .. } => {}
+            Frame::Anon { order, .. } => {
+                self.has_movable = true;
+                self.huge |= order == pageblock;
+            }
+            Frame::File { .. } | Frame::Isolated { .. } | Frame::Kernel { mobility: Mobility::Movable, .. } => {
+                self.has_movable = true;
+            }
+            Frame::Slab(_) | Frame::Kernel { .. } | Frame::ZeroHuge | Frame::PageTable => self.has_unmovable = true,
+        }
+        self.frames += frames;
+        self.used += frames;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{CpuId, Time};
+
+    use super::*;
+    use crate::{
+        AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec,
+        memory::{cost::Prices, cx::Cx, event::Counters},
+        rules::variant,
+    };
+
+    /// Two zones with a hole between them.
+    fn mm() -> Mm {
+        let zones = vec![
+            ZoneSpec::whole(ZoneKind::Dma32, Pfn(0), 4 * 512),
+            ZoneSpec::whole(ZoneKind::Normal, Pfn(8 * 512), 3 * 512 + 100),
+        ];
+        let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones };
+        let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes: vec![node] };
+        Mm::new(&machine, *variant::named("v6.1"), &Settings::default())
+    }
+
+    fn blocks(mm: &Mm) -> Vec<BlockUse> {
+        mm.bands()
+            .iter()
+            .flat_map(|band| band.first..band.first + band.blocks)
+            .map(|block| mm.block_use(block))
+            .collect()
+    }
+
+    #[test]
+    fn bands_are_zones_in_the_order_of_addresses() {
+        let mm = mm();
+        let bands: Vec<_> = mm.bands().iter().map(|band| (band.kind, band.first, band.blocks)).collect();
+        assert_eq!(bands, [(ZoneKind::Dma32, 0, 4), (ZoneKind::Normal, 8, 4)]);
+        let blocks = blocks(&mm);
+        assert_eq!(
+            blocks.iter().map(|block| block.frames).collect::<Vec<_>>(),
+            [512, 512, 512, 512, 512, 512, 512, 100]
+        );
+        assert!(blocks.iter().all(|block| block.used == 0 && !block.is_mixed()));
+    }
+
+    #[test]
+    fn pageblocks_that_change_are_noted() {
+        let mut mm = mm();
+        let prices = Prices::free();
+        let mut counters = Counters::default();
+        let numbers: Vec<u32> = mm.bands().iter().flat_map(|band| band.first..band.first + band.blocks).collect();
+        assert!(mm.frames.take_touched(0) && mm.frames.take_touched(0), "nobody watches, so all may have changed");
+        mm.frames.watch();
+        let mut before: Vec<Option<BlockUse>> = vec![None; numbers.len()];
+        let (mut held, mut noted) = (Vec::new(), 0);
+        for n in 0_u32..300 {
+            let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+            let order = Order([0, 0, 3, 9, 0, 10][n as usize % 6]);
+            let mobility = [Mobility::Movable, Mobility::Unmovable][(n / 5) as usize % 2];
+            let request = AllocRequest { order, mobility, ..AllocRequest::gfp_nowait(NodeId(0)) };
+            match mm.alloc(&mut cx, &request) {
+                Ok(pfn) if n % 3 > 0 => held.push((pfn, order)),
+                Ok(pfn) => mm.free(&mut cx, pfn, order),
+                // Pages that are held longest go first.
+                Err(_) => held.drain(..held.len() / 2).for_each(|(pfn, order)| mm.free(&mut cx, pfn, order)),
+            }
+            for (number, before) in numbers.iter().zip(&mut before) {
+                let now = mm.block_use(*number);
+                let is_noted = mm.frames.take_touched(*number);
+                noted += usize::from(is_noted);
+                let then = before.replace(now).unwrap_or(now);
+                assert!(
+                    is_noted || BlockUse { migrate_type: now.migrate_type, ..then } == now,
+                    "{n}: {then:?}, {now:?}"
+                );
+            }
+        }
+        assert!((300..300 * numbers.len() / 2).contains(&noted), "{noted} of {} looks", 300 * numbers.len());
+    }
+
+    #[test]
+    fn what_is_seen_is_what_the_census_counts() {
+        let mut mm = mm();
+        let (prices, mut counters) = (Prices::free(), Counters::default());
+        let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+        let kernel = AllocRequest { order: Order(3), ..AllocRequest::gfp_nowait(NodeId(0)) };
+        let movable = AllocRequest { order: Order::BASE, mobility: Mobility::Movable, ..kernel };
+        for n in 0..900 {
+            let request = if n % 200 == 7 { &kernel } else { &movable };
+            mm.alloc(&mut cx, request).expect("there is memory");
+        }
+        let (blocks, census, by_use) = (blocks(&mm), mm.census(), mm.block_census());
+        let of_type = |of: MigrateType| blocks.iter().filter(|block| block.migrate_type == of).count() as u64;
+        for of in MigrateType::ALL {
+            let counted: u64 = census.zones.iter().map(|zone| zone.blocks[of as usize]).sum();
+            assert_eq!(of_type(of), counted, "{of:?}");
+        }
+        let free = |block: &&BlockUse| block.used == 0 && block.frames == 512;
+        assert_eq!(
+            blocks.iter().filter(free).count() as u64,
+            census.zones.iter().map(|zone| zone.free_blocks).sum::<u64>()
+        );
+        assert_eq!(blocks.iter().filter(|block| block.has_unmovable).count() as u64, by_use.with_unmovable);
+        let both = |block: &&BlockUse| block.has_unmovable && block.has_movable;
+        assert_eq!(blocks.iter().filter(both).count() as u64, by_use.mixed);
+        let on_lists: u64 = census.nodes[0].gauges[0].1;
+        assert_eq!(blocks.iter().map(|block| u64::from(block.frames - block.used)).sum::<u64>(), on_lists);
+    }
+}

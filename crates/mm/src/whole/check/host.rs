@@ -1,0 +1,58 @@
+//! Linux: none; a guest does not see what is behind its memory.
+//! Differs: compares what a host without a kernel backs with what its guest uses, and with what it has reported.
+
+use units::{Order, Pfn};
+
+use super::{Broken, ensure};
+use crate::{
+    Mm,
+    guest::host::{Backing, Discard, Host},
+    memory::frame::{Frame, FrameFlag},
+};
+
+/// A host backs all that its guest uses, and nothing of what is marked as reported; what it has given back and backs no more
+/// holds nothing. Where there is no such host, all of that is so.
+pub fn walk_host(mm: &Mm) -> Result<(), Broken> {
+    let Some(Host::Pages(backing)) = mm.host.as_deref() else { return Ok(()) };
+    let backed = (0..mm.frames.len()).map(Pfn).filter(|pfn| backing.has(*pfn)).count() as u64;
+    ensure(backed == backing.resident, None, || format!("the host counts {} frames, not {backed}", backing.resident))?;
+    for pfn in (0..mm.frames.len()).map(Pfn).filter(|pfn| backing.is_given_back(*pfn)) {
+        let is_clear = !mm.frames.keeps_contents() || mm.frames.content(pfn) == 0;
+        ensure(is_clear, Some(pfn), || format!("given back, but it holds {}", mm.frames.content(pfn)))?;
+    }
+    let mut at = Pfn(0);
+    // Bounded by the table: each block is at least a frame.
+    while at.0 < mm.frames.len() {
+        let frame = mm.frames.get(at);
+        let order = mm.frames.order_of(frame);
+        // A copy that became what nobody wanted any more was never written; a batch frees it.
+        if !mm.frames.has(at, FrameFlag::Dropped) {
+            let gives_back = backing.discard_is(Discard::DontNeed) && !mm.device_keeps();
+            agree(backing, at, order, frame, gives_back)?;
+        }
+        at = at.plus(order.frames());
+    }
+    Ok(())
+}
+
+fn agree(backing: &Backing, head: Pfn, order: Order, frame: Frame, gives_back: bool) -> Result<(), Broken> {
+    for pfn in (head.0..head.0 + order.frames()).map(Pfn) {
+        match frame {
+            Frame::Free { reported: true, .. } if gives_back => {
+                // An access to something else beside a small block may have brought the whole of a page of the host.
+                let holds = !backing.has(pfn) || order < Order::HUGE && backing.is_huge(pfn);
+                ensure(holds, Some(pfn), || format!("part of {frame:?} at {head}, but the host backs it"))?;
+            }
+            Frame::Anon { .. }
+            | Frame::File { .. }
+            | Frame::Kernel { .. }
+            | Frame::PageTable
+            | Frame::Slab(_)
+            | Frame::ZeroHuge => {
+                ensure(backing.has(pfn), Some(pfn), || format!("part of {frame:?} at {head}, which no host backs"))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

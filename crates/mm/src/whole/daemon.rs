@@ -1,0 +1,180 @@
+//! Linux: kthread_run() of mm/vmscan.c, mm/compaction.c, mm/khugepaged.c and fs/fs-writeback.c (v6.1), and work of mm/slab.c
+//! (v4.20): the kernel threads of memory management, one row each.
+//! Differs: what they do is here; when and where they run is decided outside, by what this table says.
+//!
+//! A new kernel thread is a file with its state and its step, a name in `news.rs`, and a row here.
+
+use units::{NodeId, Picos};
+
+use crate::{
+    Mm, Spaces,
+    compact::kcompactd::CHECK_INTERVAL,
+    memory::{cx::Cx, frame::Holdings, news::Daemon, slab::REAP_CPU, step::Step},
+    rules::variant::ThpRequests,
+    thp::khugepaged::NeedsLock,
+};
+
+/// For what a kernel thread is there once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each node has one, which runs on its CPUs.
+    Node,
+    /// Each CPU has one, which runs there: what looks around does so at the same times on all, but for three jiffies more for
+    /// each CPU before it (`round_jiffies_relative`).
+    Cpu,
+    /// The machine has one, which runs anywhere.
+    Machine,
+}
+
+/// With what a kernel thread takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The thread's node; that of the machine's threads means nothing.
+    pub node: NodeId,
+    /// The thread holds the lock that it needs ([`Row::needs`]). A step may run without the lock where that was a try.
+    pub has_lock: bool,
+}
+
+/// A row of the table of kernel threads.
+#[derive(Debug)]
+pub struct Row {
+    /// The thread's name, without the node's number (`comm`).
+    pub name: &'static str,
+    /// How many there are.
+    pub scope: Scope,
+    /// How nice it is (`set_user_nice`).
+    pub nice: i8,
+    /// Is it there?
+    pub exists: fn(&Mm) -> bool,
+    /// The time between two looks around, from when the machine came up; none where the thread waits to be woken.
+    pub period: fn(&Mm) -> Option<Picos>,
+    /// Does it sleep only until it is time to look around? Then it keeps no run from ending.
+    pub is_idle: fn(&Mm, NodeId) -> bool,
+    /// Which process's lock its next step needs; it keeps it until a step needs something else.
+    pub needs: fn(&Mm, &Spaces) -> Option<NeedsLock>,
+    /// Returns the frames that the thread holds between two steps.
+    pub holdings: fn(&Mm, NodeId) -> Holdings,
+    step: fn(&mut Mm, &mut Spaces, &mut Cx<'_>, Turn) -> Step<()>,
+}
+
+macro_rules! rows {
+    ($($daemon:ident { $($field:tt)* })*) => {
+        impl Daemon {
+            /// The thread's row of the table.
+            pub fn row(self) -> &'static Row {
+                match self {
+                    $(Self::$daemon => {
+                        static ROW: Row = Row { $($field)* };
+                        &ROW
+                    })*
+                }
+            }
+        }
+    };
+}
+
+fn always(_: &Mm) -> bool {
+    true
+}
+
+fn no_lock(_: &Mm, _: &Spaces) -> Option<NeedsLock> {
+    None
+}
+
+rows! {
+    Kswapd {
+        name: "kswapd",
+        scope: Scope::Node,
+        nice: 0,
+        exists: always,
+        period: |_| None,
+        is_idle: |_, _| false,
+        needs: no_lock,
+        holdings: |mm, node| mm.nodes()[node].kswapd.holdings(),
+        step: |mm, spaces, cx, turn| mm.step_kswapd(spaces, cx, turn.node),
+    }
+    Flusher {
+        name: "flush",
+        scope: Scope::Machine,
+        nice: 0,
+        exists: always,
+        period: |_| None,
+        is_idle: |mm, _| mm.is_flusher_idle(),
+        needs: no_lock,
+        holdings: |mm, _| mm.flusher_holdings(),
+        step: |mm, spaces, cx, _| mm.step_flusher(spaces, cx),
+    }
+    Kcompactd {
+        name: "kcompactd",
+        scope: Scope::Node,
+        nice: 0,
+        exists: always,
+        period: |mm| mm.is_proactive().then_some(CHECK_INTERVAL),
+        is_idle: Mm::is_kcompactd_idle,
+        needs: no_lock,
+        holdings: Mm::kcompactd_holdings,
+        step: |mm, spaces, cx, turn| mm.step_kcompactd(spaces, cx, turn.node),
+    }
+    Khugepaged {
+        name: "khugepaged",
+        scope: Scope::Machine,
+        nice: 19,
+        exists: always,
+        period: |_| None,
+        is_idle: |mm, _| mm.khugepaged.is_asleep(),
+        needs: Mm::khugepaged_needs,
+        holdings: |mm, _| mm.khugepaged.holdings(),
+        step: |mm, spaces, cx, turn| mm.step_khugepaged(spaces, cx, turn.has_lock),
+    }
+    ThpThread {
+        name: "kthpd",
+        scope: Scope::Node,
+        nice: 19,
+        exists: |mm| mm.variant().thp_requests == ThpRequests::NodeThreads,
+        period: |_| None,
+        is_idle: |mm, node| mm.nodes()[node].thp_thread.is_idle(),
+        needs: no_lock,
+        holdings: |mm, node| mm.nodes()[node].thp_thread.holdings(),
+        step: |mm, spaces, cx, turn| mm.step_thp_thread(spaces, cx, turn.node),
+    }
+    Reporter {
+        name: "kworker/reporting",
+        scope: Scope::Machine,
+        nice: 0,
+        exists: Mm::has_reporting,
+        period: |_| None,
+        is_idle: |mm, _| mm.is_reporter_idle(),
+        needs: no_lock,
+        holdings: |mm, _| mm.reporter_holdings(),
+        step: |mm, _, cx, _| mm.step_reporter(cx),
+    }
+    CacheReap {
+        name: "kworker/cache_reap",
+        scope: Scope::Cpu,
+        nice: 0,
+        exists: Mm::reaps_caches,
+        period: |mm| mm.reaps_caches().then_some(REAP_CPU),
+        is_idle: |_, _| true,
+        needs: no_lock,
+        holdings: |_, _| Holdings::default(),
+        step: |mm, _, cx, _| mm.step_cache_reap(cx),
+    }
+    Balloon {
+        name: "kworker/balloon",
+        scope: Scope::Machine,
+        nice: 0,
+        exists: Mm::has_balloon,
+        period: |_| None,
+        is_idle: |mm, _| mm.is_balloon_idle(),
+        needs: no_lock,
+        holdings: |mm, _| mm.balloon_holdings(),
+        step: |mm, spaces, cx, _| mm.step_balloon(spaces, cx),
+    }
+}
+
+impl Mm {
+    /// A kernel thread goes on until others may run, or goes to sleep. It has no end.
+    pub fn step_daemon(&mut self, daemon: Daemon, spaces: &mut Spaces, cx: &mut Cx<'_>, turn: Turn) -> Step<()> {
+        (daemon.row().step)(self, spaces, cx, turn)
+    }
+}
