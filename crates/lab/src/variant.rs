@@ -1,8 +1,8 @@
 //! Variants by name or path: kernels as data, each its parent plus what differs. Files: `variants/NAME.toml`.
 //!
-//! Rules and the values that they take are the table in `mm::rules::variant`, and `mm::rules::variant::file` reads a file. Here are the files
-//! that users write, with messages that name file, line and key. A file may have patches: `[patch.1]` is what the name of the
-//! variant with `+1` behind it adds.
+//! Rules and the values that they take are the table in `mm::rules::variant`, and `mm::rules::variant::file` reads a file.
+//! Here are the files that users write, with messages that name file, line and key. A file may have patches: `[patch.1]` is
+//! what the name of the variant with `+1` behind it adds.
 
 #[cfg(test)]
 mod tests;

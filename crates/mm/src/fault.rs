@@ -3,8 +3,8 @@
 //!
 //! A phase that asks for memory (`slow.rs`) is taken again when there is some; so it allocates before it does anything else.
 //!
-//! Floor 5: this room is page faults, and what user code does to memory: touches, accesses, pins. Files here use floors 0 to 4.
-//! Begin with [`Fault`].
+//! Floor 5: this room is page faults, and what user code does to memory: touches, accesses, pins. Files here use floors 0 to
+//! 4. Begin with [`Fault`].
 
 pub mod access;
 pub mod gup;
@@ -16,6 +16,7 @@ use units::{NodeId, Order, Pfn, Vpn};
 use crate::{
     Mm, SpaceId, Spaces,
     file::page_cache::{FileFault, FileWent},
+    folio::pte::Pte,
     memory::{
         alloc::NoMemory,
         cost::Cause,
@@ -30,7 +31,6 @@ use crate::{
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot, TableId},
-        pte::Pte,
         vma::PageRange,
     },
     swap::{SwapIn, Went},

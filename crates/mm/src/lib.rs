@@ -14,7 +14,8 @@
 //! | `include/linux/mm_types.h` | `memory/frame.rs`, `memory/frame/` | |
 //! | `mm/slab_common.c` | `memory/slab.rs`, `memory/slab/kinds.rs` | caches but those of VMAs, processes, files and XFS |
 //! | `mm/slub.c` | `memory/slab/slub.rs` | partial slabs of other nodes, sheaves (6.18) |
-//! | `mm/slab.c` | `memory/slab/arrays.rs`, `memory/slab/layout.rs`, `memory/slab/reap.rs` | colours, lists off slabs, mempolicy |
+//! | `mm/slab.c` | `memory/slab/arrays.rs` | colours, mempolicy |
+//! | `mm/slab.c` | `memory/slab/layout.rs`, `memory/slab/reap.rs` | lists off slabs |
 //! | `include/linux/list.h`, `list_lru.h` | `memory/list.rs`, `memory/list_order.rs` | |
 //! | `mm/page_alloc.c` | `memory/alloc.rs`, `memory/alloc/fair.rs` | zone reclaim, cpusets |
 //! | `mm/page_alloc.c` | `memory/buddy.rs` | |
@@ -27,27 +28,29 @@
 //! | `mm/page_alloc.c` | `memory/watermark.rs` | `totalreserve_pages`; the boost is in `zone_state.rs` |
 //! | `arch/x86/mm/tlb.c` | `memory/primitive.rs`, `memory/tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `memory/spin.rs` | the queue |
-//! | `mm/vmstat.c`, `include/linux/vm_event_item.h` | `memory/event.rs`, `whole/vmstat.rs` | counts by CPU; events of what is not here |
+//! | `include/linux/vm_event_item.h` | `memory/event.rs` | events of what is not here |
 //! | `mm/page_owner.c` | `memory/block_census.rs`, `whole/block_map.rs` | who asked for a page |
-//! | (none: hardware) | `memory/bandwidth.rs`, `memory/bandwidth/`, `memory/line.rs`, `memory/cost/latency.rs`, `memory/cost/walk.rs` | |
+//! | (none: hardware) | `memory/bandwidth.rs`, `memory/bandwidth/`, `memory/line.rs` | |
+//! | (none: hardware) | `memory/cost/latency.rs`, `memory/cost/walk.rs` | |
 //! | (none: steps and prices) | `memory/step.rs`, `memory/cx.rs`, `memory/cost.rs`, `memory/cost/` | |
 //! | **folio** | `folio.rs` | |
 //! | `mm/filemap.c` | `folio/folio_lock.rs` | all but the lock of a folio |
 //! | `mm/swap.c` | `folio/lru.rs`, `folio/lru/` | batches of rotations, the unevictable list |
-//! | `mm/workingset.c` | `folio/workingset.rs` | reclaim of nodes that hold only shadows |
-//! | `mm/rmap.c` | `folio/rmap.rs`, `space/spaces.rs` | the locks of `anon_vma`s and files |
+//! | `mm/workingset.c` | `file/workingset.rs` | reclaim of nodes that hold only shadows |
+//! | `mm/rmap.c` | `space/rmap.rs`, `space/spaces.rs` | the locks of `anon_vma`s and files |
 //! | `mm/swapfile.c`, `mm/swap_state.c`, `mm/page_io.c` | `swap.rs`, `swap/` | huge pages, clusters per CPU, more devices |
 //! | **file** | `file.rs` | |
-//! | `mm/filemap.c`, `readahead.c`, `fadvise.c` | `file/page_cache.rs`, `file/page_cache/` | large folios, `try_context_readahead` |
+//! | `mm/filemap.c`, `readahead.c`, `fadvise.c` | `file/page_cache.rs` | large folios, `try_context_readahead` |
 //! | `mm/truncate.c`, `mm/page-writeback.c` | `file/page_cache/` | |
 //! | `fs/fs-writeback.c` | `file/page_cache/flusher.rs` | inodes themselves |
 //! | `fs/ext4`, `fs/dcache.c`, `fs/inode.c`, `fs/buffer.c` | `file/page_cache/` | contents of directories, quotas, attributes |
 //! | `fs/xfs` | `file/page_cache/xfs.rs`, `file/page_cache/xfs/` | all but what a journal and its buffers need |
 //! | `block/blk-mq.c` | `file/disk.rs` | schedulers, priorities |
 //! | **space** | `space.rs` | |
-//! | `mm/mmap.c`, `mm/madvise.c` | `space/vma.rs`, `space/vma/`, `space/address_space.rs` | shared anonymous and fixed mappings, mremap, mprotect |
+//! | `mm/mmap.c`, `mm/madvise.c` | `space/vma.rs`, `space/vma/` | shared anonymous and fixed mappings |
+//! | `mm/mmap.c`, `mm/madvise.c` | `space/address_space.rs` | mremap, mprotect |
 //! | `mm/mincore.c` | `space/address_space.rs` | pages of files that are cached and not mapped |
-//! | `mm/memory.c` | `space/page_table.rs`, `space/page_table/`, `space/pte.rs`, `space/unmap.rs`, `space/fork.rs` | devices |
+//! | `mm/memory.c` | `space/page_table.rs`, `space/page_table/`, `folio/pte.rs`, `space/unmap.rs`, `space/fork.rs` | devices |
 //! | `mm/mmu_gather.c` | `space/mmu_gather.rs` | |
 //! | `mm/migrate.c` | `migrate.rs`, `migrate/` | pages of drivers, `mbind` with `MPOL_MF_MOVE` |
 //! | `mm/compaction.c` | `compact.rs`, `compact/` | CMA, pages of drivers |
@@ -60,7 +63,7 @@
 //! | `mm/oom_kill.c` | `slow/oom.rs` | scores set by users, the reaper's work, memcg |
 //! | `mm/huge_memory.c` | `thp.rs`, `reclaim/split.rs` | huge pages of files, sizes other than the PMD's, memcg |
 //! | `mm/huge_memory.c` | `thp/huge_cow.rs`, `space/huge_zero.rs` | |
-//! | `mm/khugepaged.c` | `thp/khugepaged.rs`, `thp/khugepaged/`, `memory/watermark.rs` | files, `MADV_COLLAPSE`, per-size switches |
+//! | `mm/khugepaged.c` | `thp/khugepaged.rs`, `thp/khugepaged/` | files, `MADV_COLLAPSE`, per-size switches |
 //! | `mm/memory.c` | `fault.rs`, `fault/`, `swap/fault.rs`, `file/page_cache/fault.rs` | userfaultfd, device memory |
 //! | `mm/gup.c` | `fault/gup.rs` | pins of pages of files, several pins of one page |
 //! | (none: user code) | `fault/touch.rs`, `fault/access.rs`, `fault/access/` | |
@@ -71,6 +74,7 @@
 //! | `drivers/virtio/virtio_balloon.c` | `guest/balloon.rs` | migration of its pages, statistics |
 //! | `virt/kvm/kvm_main.c` | `guest/host.rs` | what the guest's kernel reads again |
 //! | **whole** | `whole.rs` | |
+//! | `mm/vmstat.c` | `whole/vmstat.rs` | counts by CPU |
 //! | /proc/kpageflags | `whole/state.rs`, `whole/state/` | files on disks, caches of slabs, who maps what |
 //! | `kernel/kthread.c` | `whole/daemon.rs`, `memory/news.rs` | when and where a thread runs: `sim` decides that |
 //! | (none: tests) | `whole/check.rs`, `whole/check/`, `guest/mistake.rs` | |
@@ -125,7 +129,7 @@ pub use self::{
 use self::{
     compact::kcompactd::Compaction,
     file::page_cache::PageCache,
-    folio::{folio_lock::FolioWaits, lru::Lru, rmap::Rmap},
+    folio::{folio_lock::FolioWaits, lru::Lru},
     memory::{
         bandwidth::Bandwidth,
         cost::{Latency, Prices, latency::Beside},
@@ -146,6 +150,7 @@ use self::{
         khugepaged::{Khugepaged, ThpAvail},
     },
 };
+use crate::space::rmap::Rmap;
 
 /// The arithmetic of one zone. All quantities are frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,7 +204,7 @@ pub struct Mm {
     /// Compaction in the background.
     pub compaction: Compaction,
     folio_waits: FolioWaits,
-    pins: folio::rmap::Pins,
+    pins: space::rmap::Pins,
     oom: Oom,
     /// The host below, where this memory is a guest's.
     host: Option<Box<guest::host::Host>>,
@@ -287,7 +292,7 @@ impl Mm {
             beside: Beside::default(),
             compaction: Compaction::new(settings),
             folio_waits,
-            pins: folio::rmap::Pins::default(),
+            pins: space::rmap::Pins::default(),
             oom: Oom::default(),
             host: None,
             reporting: None,

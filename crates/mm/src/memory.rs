@@ -1,9 +1,9 @@
 //! Linux: include/linux/mmzone.h, include/linux/mm_types.h, mm/page_alloc.c, mm/slab.c and mm/slub.c (v6.1).
 //! Differs: prices, and the context of a step, stand beside the frames that they are about.
 //!
-//! Floors 1 and 2: frames and their lists, prices and the context of a step (`cx.rs`); above them the page allocator with zones,
-//! nodes, free lists, lists of CPUs, watermarks and slabs. Files here use `rules` alone. Begin with `alloc.rs`: one request, from
-//! the zonelist to a block.
+//! Floors 1 and 2: frames and their lists, prices and the context of a step (`cx.rs`); above them the page allocator with
+//! zones, nodes, free lists, lists of CPUs, watermarks and slabs. Files here use `rules` alone. Begin with `alloc.rs`: one
+//! request, from the zonelist to a block.
 
 pub mod alloc;
 pub(crate) mod bandwidth;

@@ -17,6 +17,7 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
+    folio::pte::Pte,
     memory::{
         cost::Cause,
         cx::Cx,
@@ -25,10 +26,7 @@ use crate::{
         primitive,
         step::{RUN, Wait},
     },
-    space::{
-        pte::Pte,
-        spaces::{Entry, Mapping},
-    },
+    space::spaces::{Entry, Mapping},
     swap::SlotFlag,
 };
 

@@ -5,8 +5,8 @@
 //! A pass over a node, or over a zone that has lists of its own, is data
 //! ([`NodeScan`]): each step takes folios off a list, or decides what becomes of those that were taken, or ages an active list.
 //!
-//! Floor 4: this room is reclaim, kswapd, shrinkers, and the split of huge pages that reclaim meets. Files here use floors 0 to 3.
-//! Begin with `direct.rs` for a task and `kswapd.rs` for the thread.
+//! Floor 4: this room is reclaim, kswapd, shrinkers, and the split of huge pages that reclaim meets. Files here use floors 0
+//! to 3. Begin with `direct.rs` for a task and `kswapd.rs` for the thread.
 
 mod active;
 mod amounts;

@@ -7,8 +7,8 @@
 //! then still has no memory *asks* for it ([`Shortage`]), undoes nothing and stays where it is; its [`Supply`] takes the
 //! steps below, and the operation's step is taken again with the block in its hand.
 //!
-//! Floor 4: this room is the slow path of a request, stalls (`stall.rs`) and the OOM killer (`oom.rs`). Files here use floors 0 to 3,
-//! reclaim and compaction.
+//! Floor 4: this room is the slow path of a request, stalls (`stall.rs`) and the OOM killer (`oom.rs`). Files here use floors
+//! 0 to 3, reclaim and compaction.
 
 mod fixed;
 pub(crate) mod oom;

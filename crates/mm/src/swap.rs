@@ -4,8 +4,8 @@
 //! A page on its way to or from the device is in the swap cache: its folio is known by its slot, and each entry of a page table
 //! that names the slot is counted there. A slot is free when nobody names it and no folio is behind it.
 //!
-//! Floor 3: this room is the swap cache and its device. Files here use floors 0 to 2 and the room `folio`; a fault that reads a page
-//! back (`fault.rs`) is of floor 5.
+//! Floor 3: this room is the swap cache and its device. Files here use floors 0 to 2 and the room `folio`; a fault that reads
+//! a page back (`fault.rs`) is of floor 5.
 
 mod device;
 mod fault;
@@ -15,18 +15,19 @@ use units::{Bytes, BytesPerSecond, Order, Pfn, Picos, Time, Vpn};
 
 use crate::{
     LruKind, Mm,
-    folio::rmap::Unmapped,
+    folio::pte::SwapSlot,
     memory::{
         cx::Cx,
         event::Event,
         frame::{FamilyId, Frame, FrameFlag},
     },
+    space::rmap::Unmapped,
 };
 
 use device::{Device, Io};
 pub(crate) use fault::{SwapIn, Went};
+pub use slots::SlotFlag;
 use slots::Slots;
-pub use slots::{SlotFlag, SwapSlot};
 
 /// A swap device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //! Differs: as a rate. What one visit to a page takes is known as long as pages share node, size and hinting state, and so is
 //! what many take. An order that no processor foresees is one of huge pages here; within each, base pages come by address.
 //!
-//! [`Touch`](crate::fault::touch::Touch) is for memory that is used for the first time, page by page. This is for what comes after:
-//! billions of visits, of which nearly none is a fault. Between two faults nothing is changed that others see, so a step
-//! goes on for as long as nothing else happens on its CPU: up to a tick.
+//! [`Touch`](crate::fault::touch::Touch) is for memory that is used for the first time, page by page. This is for what comes
+//! after: billions of visits, of which nearly none is a fault. Between two faults nothing is changed that others see, so a
+//! step goes on for as long as nothing else happens on its CPU: up to a tick.
 
 pub(crate) mod order;
 mod visit;

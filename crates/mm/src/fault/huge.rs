@@ -8,12 +8,12 @@ use units::{Order, Pfn, Time};
 use super::{FaultControl, FaultDone, Next, Phase};
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{alloc::NoMemory, cx::Cx, event::Event, frame::Frame},
     rules::variant::HugeCow,
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot, TableId},
-        pte::Pte,
     },
     thp::{
         HugeGot, HugeTry,

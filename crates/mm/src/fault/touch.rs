@@ -7,12 +7,12 @@ use crate::{
     Mm, SpaceId, Spaces,
     fault::{self, Access, FaultControl, FaultDone},
     file::page_cache::copy_at_once,
+    folio::pte::Pte,
     memory::{cx::Cx, frame::Holdings, primitive, step::Step},
     rules::mempolicy::Mempolicy,
     space::{
         address_space::AddressSpace,
         page_table::{Level, Pmd, TableId},
-        pte::Pte,
         vma::{FileMap, PageRange},
     },
 };

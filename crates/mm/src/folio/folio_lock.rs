@@ -10,8 +10,8 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{cx::Cx, frame::FrameFlag, news::News, step::Wait},
-    space::pte::Pte,
 };
 
 /// Folios that tasks wait for.

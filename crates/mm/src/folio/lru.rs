@@ -11,7 +11,6 @@ use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{
     LruKind, MachineSpec, Mm, PerNode,
-    folio::rmap::Unmapped,
     memory::{
         cost::{Cause, Work},
         cx::Cx,
@@ -24,6 +23,7 @@ use crate::{
         step::RUN,
     },
     rules::variant::LruBy,
+    space::rmap::Unmapped,
 };
 
 pub(crate) use moves::Taken;

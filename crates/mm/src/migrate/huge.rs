@@ -10,6 +10,7 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
+    folio::pte::Pte,
     memory::{
         cost::Cause,
         cx::Cx,
@@ -17,10 +18,7 @@ use crate::{
         primitive,
         step::Step,
     },
-    space::{
-        pte::Pte,
-        spaces::{Entry, Mapping},
-    },
+    space::spaces::{Entry, Mapping},
 };
 
 /// A huge page that moves to a frame. The caller has taken the page off its list, and has isolated the frame.

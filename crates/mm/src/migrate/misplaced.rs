@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Mm, SpaceId, Spaces,
+    folio::pte::Pte,
     memory::{
         cost::Cause,
         cx::Cx,
@@ -25,10 +26,7 @@ use crate::{
         gfp::{AllocRequest, Mark, Urgency},
         zone::ZoneKind,
     },
-    space::{
-        page_table::{Pmd, PmdSlot},
-        pte::Pte,
-    },
+    space::page_table::{Pmd, PmdSlot},
 };
 
 /// Passes over a page that cannot be moved yet.

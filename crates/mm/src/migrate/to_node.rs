@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Mm, SpaceId, Spaces,
+    folio::pte::Pte,
     memory::{
         alloc::NoMemory,
         cx::Cx,
@@ -25,7 +26,6 @@ use crate::{
     rules::gfp::AllocRequest,
     space::{
         page_table::{Pmd, TableId},
-        pte::Pte,
         vma::PageRange,
     },
 };

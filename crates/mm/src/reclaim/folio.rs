@@ -8,7 +8,10 @@ use units::{Order, Pfn};
 use super::{Met, Reclaimer, ScanControl, file::FileState};
 use crate::{
     Mm, Spaces,
-    folio::lru::Taken,
+    folio::{
+        lru::Taken,
+        pte::{Pte, SwapSlot},
+    },
     memory::{
         cx::Cx,
         event::Event,
@@ -17,8 +20,8 @@ use crate::{
         primitive::{self, TlbFlush},
     },
     rules::variant::NewAnon,
-    space::{page_table::Level, pte::Pte, spaces::Entry},
-    swap::{SlotFlag, SwapSlot},
+    space::{page_table::Level, spaces::Entry},
+    swap::SlotFlag,
 };
 
 /// The fate of a folio.

@@ -7,6 +7,7 @@ use units::{Errno, NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{
         alloc::NoMemory,
         cx::Cx,
@@ -19,7 +20,6 @@ use crate::{
     rules::variant::MmapAlign,
     space::{
         page_table::{PageTables, Pmd},
-        pte::Pte,
         unmap::Unmap,
         vma::{FileMap, HugeAdvice, PageRange, VmaSet},
     },

@@ -6,6 +6,7 @@ use units::{Errno, Time, Vpn};
 
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{
         alloc::NoMemory,
         cx::Cx,
@@ -17,7 +18,6 @@ use crate::{
     space::{
         address_space::{AddressSpace, EVERYTHING},
         page_table::{Pmd, TableId},
-        pte::Pte,
         unmap::Unmap,
         vma::PageRange,
     },

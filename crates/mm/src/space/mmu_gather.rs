@@ -9,7 +9,7 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
-    folio::{lru::Run, rmap::Unmapped},
+    folio::lru::Run,
     memory::{
         cx::Cx,
         frame::{Held, Holdings},
@@ -17,7 +17,7 @@ use crate::{
         step::RUN,
     },
     rules::gfp::AllocRequest,
-    space::{page_table::Level, vma::PageRange},
+    space::{page_table::Level, rmap::Unmapped, vma::PageRange},
 };
 
 /// Folios that fit into the gather itself.

@@ -14,9 +14,10 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{alloc::NoMemory, cx::Cx, frame::Frame, primitive},
     rules::{gfp::AllocRequest, mempolicy::Mempolicy},
-    space::{pte::Pte, vma::PageRange},
+    space::vma::PageRange,
 };
 
 /// Levels, from base pages up.

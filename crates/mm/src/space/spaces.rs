@@ -8,11 +8,11 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm, SpaceId,
+    folio::pte::Pte,
     memory::frame::{FamilyId, Frame, FrameTable},
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot, TableId},
-        pte::Pte,
     },
 };
 

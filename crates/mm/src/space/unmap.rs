@@ -5,6 +5,7 @@ use units::{Errno, Time, Vpn};
 
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{
         cx::Cx,
         frame::{FamilyId, Holdings},
@@ -16,7 +17,6 @@ use crate::{
         address_space::{AddressSpace, EVERYTHING},
         mmu_gather::{MmuGather, Room},
         page_table::{Level, Pmd, PmdSlot, TableId},
-        pte::Pte,
         vma::{FileMap, PageRange},
     },
 };

@@ -5,8 +5,11 @@ use std::collections::VecDeque;
 
 use units::{Bytes, Picos, Time};
 
-use super::{SwapMedium, SwapSlot, SwapSpec};
-use crate::memory::{cost::Cause, cx::Cx, primitive};
+use super::{SwapMedium, SwapSpec};
+use crate::{
+    folio::pte::SwapSlot,
+    memory::{cost::Cause, cx::Cx, primitive},
+};
 
 /// A page that is being read or written.
 #[derive(Clone, Copy, Debug)]

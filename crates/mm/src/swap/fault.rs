@@ -5,16 +5,16 @@ use std::ops::Range;
 
 use units::{Order, Pfn, Time, Vpn};
 
-use super::{SlotFlag, SwapSlot};
+use super::SlotFlag;
 use crate::{
     Mm,
     fault::{Access, FaultDone},
+    folio::pte::{Pte, SwapSlot},
     memory::{alloc::NoMemory, cx::Cx, event::Event, frame::FrameFlag},
     rules::gfp::AllocRequest,
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, TableId},
-        pte::Pte,
     },
 };
 

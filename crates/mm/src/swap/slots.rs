@@ -4,11 +4,10 @@
 use units::{Pfn, Vpn};
 
 use super::Owner;
-use crate::memory::frame::{FamilyId, NIL};
-
-/// A page of the swap device (`swp_entry_t`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SwapSlot(pub u32);
+use crate::{
+    folio::pte::SwapSlot,
+    memory::frame::{FamilyId, NIL},
+};
 
 /// Facts about a folio in the swap cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

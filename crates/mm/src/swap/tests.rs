@@ -1,7 +1,10 @@
 use units::{CpuId, Frames};
 
 use super::*;
-use crate::memory::{cost::Prices, event::Counters};
+use crate::{
+    folio::pte::SwapSlot,
+    memory::{cost::Prices, event::Counters},
+};
 
 fn slots(count: u32) -> Slots {
     Slots::new(count)

@@ -8,6 +8,7 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{
         alloc::NoMemory,
         cx::Cx,
@@ -20,7 +21,6 @@ use crate::{
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot},
-        pte::Pte,
     },
     thp::{HugeGot, HugeTry, huge_range},
 };

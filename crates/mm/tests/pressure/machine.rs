@@ -1,5 +1,6 @@
 //! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
 
+use crate::mistakes::Seeded;
 use mm::{
     ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
     compact::kcompactd::CompactMemory,
@@ -20,13 +21,10 @@ use mm::{
         unmap::Unmap,
         vma::PageRange,
     },
-    swap::{SwapMedium, SwapSlot, SwapSpec},
-    thp::khugepaged::NeedsLock,
+    swap::{SwapMedium, SwapSpec},
     whole::check::{Owners, walk, walk_owners},
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-use crate::mistakes::Seeded;
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, NodeId, Order, Pfn, Picos, Time, Vpn};
 
 pub(crate) struct Setup {
@@ -76,7 +74,7 @@ pub(crate) struct Machine {
     pub(crate) khugepaged: Option<Time>,
     /// Until when the reporting thread sleeps.
     pub(crate) reporter: Option<Time>,
-    pub(crate) keeps: Option<NeedsLock>,
+    pub(crate) keeps: Option<mm::thp::khugepaged::NeedsLock>,
     /// All of memory is being compacted for somebody, and until when he sleeps.
     pub(crate) compact: Option<CompactMemory>,
     pub(crate) compact_sleeps: Time,
@@ -512,7 +510,7 @@ impl Machine {
     }
 
     /// Frames of the swap cache.
-    pub(crate) fn cached(&self) -> Vec<(SwapSlot, Pfn)> {
+    pub(crate) fn cached(&self) -> Vec<(mm::folio::pte::SwapSlot, Pfn)> {
         let frames = (0..self.mm.frames.len()).map(Pfn);
         let mut cached: Vec<_> = frames.filter_map(|pfn| Some((self.mm.swap.slot_of(pfn)?, pfn))).collect();
         cached.sort_unstable();

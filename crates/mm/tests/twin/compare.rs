@@ -2,6 +2,7 @@
 
 use mm::{
     Frame, FrameTable, MigrateType, PerNode, ZoneState,
+    folio::pte::Pte,
     memory::{
         event::Event,
         frame::{FrameFlag, NIL},
@@ -11,7 +12,7 @@ use mm::{
         slab::{ArrayCache, Arrays, Cache, Slabs, Slub},
     },
     rules::variant::PcpLists,
-    space::{address_space::AddressSpace, pte::Pte},
+    space::address_space::AddressSpace,
     whole::check,
 };
 use units::{CpuId, Order, Pfn};

@@ -32,7 +32,6 @@ use mm::{
     space::vma::HugeAdvice,
     thp::ThpEnabled,
 };
-
 use model::Wish;
 use pair::Pair;
 use stream::{Numbers, Weights};

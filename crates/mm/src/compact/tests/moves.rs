@@ -9,6 +9,7 @@ use super::{
 use crate::{
     SpaceId,
     fault::{Access, FaultDone, touch::Touch},
+    folio::pte::Pte,
     memory::{
         event::Event,
         frame::{FrameFlag, Holdings},
@@ -17,7 +18,7 @@ use crate::{
         step::Step,
     },
     migrate::{Migrate, MigrateMode},
-    space::{pte::Pte, vma::PageRange},
+    space::vma::PageRange,
     swap::{SlotFlag, SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };

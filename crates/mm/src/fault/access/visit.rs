@@ -8,6 +8,7 @@ use super::{Accesses, Alike, Amount, Met, Phase};
 use crate::{
     Mm,
     fault::FaultControl,
+    folio::pte::Pte,
     memory::{
         cost::{
             AccessPrice, Cause,
@@ -25,7 +26,6 @@ use crate::{
             Pmd, TableId,
             runs::{NODES, Run},
         },
-        pte::Pte,
         vma::PageRange,
     },
 };

@@ -9,12 +9,12 @@ use super::{InodeId, PageFlag, read::Window};
 use crate::{
     Mm,
     fault::{Access, FaultDone},
+    folio::pte::Pte,
     memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Wait},
     rules::gfp::AllocRequest,
     space::{
         address_space::AddressSpace,
         page_table::TableId,
-        pte::Pte,
         vma::{FileMap, Vma},
     },
 };

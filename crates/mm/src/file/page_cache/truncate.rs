@@ -6,13 +6,13 @@ use units::{Bytes, Pfn};
 use super::{InodeId, dirty::disk_wait};
 use crate::{
     Mm, Spaces,
-    folio::lru::Run,
+    folio::{lru::Run, pte::Pte},
     memory::{
         cx::Cx,
         primitive::{self, TlbFlush},
         step::{RUN, Step, Wait},
     },
-    space::{page_table::Level, pte::Pte, spaces::Entry},
+    space::{page_table::Level, spaces::Entry},
 };
 
 impl Mm {

@@ -11,6 +11,7 @@ use units::{NodeId, Order, Pfn, Vpn};
 use super::{last::Last, sharing::Parts, task::Fault};
 use crate::{
     Mm, SpaceId, Spaces,
+    folio::pte::Pte,
     memory::{
         cost::Cause,
         cx::Cx,
@@ -25,7 +26,6 @@ use crate::{
     space::{
         address_space::AddressSpace,
         page_table::{Level, Pmd, PmdSlot, TableId},
-        pte::Pte,
         vma::PageRange,
     },
 };

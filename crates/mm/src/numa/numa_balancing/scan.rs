@@ -6,12 +6,12 @@ use units::{NodeId, Pfn, Time, Vpn};
 use super::{JIFFY, Tick, filter::VmaFilter};
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{cx::Cx, event::Event, frame::Frame, primitive, step::Step},
     rules::variant::NumaHintsCow,
     space::{
         address_space::{AddressSpace, EVERYTHING},
         page_table::{Level, Pmd, TableId},
-        pte::Pte,
         vma::{PageRange, Vma},
     },
 };

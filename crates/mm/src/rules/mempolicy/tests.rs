@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
     fault::{Access, FaultDone, touch::Touch},
+    folio::pte::Pte,
     memory::{
         cost::Prices,
         cx::Cx,
@@ -19,7 +20,6 @@ use crate::{
     },
     space::{
         address_space::{AddressSpace, MMAP_BASE},
-        pte::Pte,
         vma::{HugeAdvice, PageRange},
     },
     thp::{HugeGot, HugeTry, ThpEnabled, huge_request},

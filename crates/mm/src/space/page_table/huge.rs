@@ -5,11 +5,11 @@ use units::{Order, Vpn};
 
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{alloc::NoMemory, cx::Cx, event::Event, primitive},
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot},
-        pte::Pte,
     },
 };
 

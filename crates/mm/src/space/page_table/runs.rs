@@ -7,10 +7,7 @@
 use units::Pfn;
 
 use super::{ENTRIES, Level, PageTables, PmdSlot, TableId};
-use crate::{
-    Mm,
-    space::{pte::Pte, vma::PageRange},
-};
+use crate::{Mm, folio::pte::Pte, space::vma::PageRange};
 
 /// Machines with more nodes have no summaries; their tables are looked at run by run.
 pub(crate) const NODES: usize = 8;

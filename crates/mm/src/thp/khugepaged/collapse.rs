@@ -8,6 +8,7 @@ use super::{HUGE_PAGES, NeedsLock, node_alloc::NodeAlloc, survey::Found};
 use crate::{
     Mm, SpaceId, Spaces,
     fault::Access,
+    folio::pte::Pte,
     memory::{
         cost::Cause,
         cx::Cx,
@@ -18,7 +19,6 @@ use crate::{
     },
     space::{
         page_table::{Pmd, TableId},
-        pte::Pte,
         vma::PageRange,
     },
     swap::{SwapIn, Went},

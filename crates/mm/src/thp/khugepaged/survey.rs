@@ -7,12 +7,12 @@ use units::NodeId;
 use super::HUGE_PAGES;
 use crate::{
     Mm,
+    folio::pte::Pte,
     memory::{cx::Cx, frame::FrameFlag, primitive},
     rules::variant::CollapseTarget,
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, TableId},
-        pte::Pte,
         vma::PageRange,
     },
 };

@@ -6,12 +6,9 @@ use units::{Order, Pfn, Vpn};
 use super::{Broken, broken, ensure, swap::Named};
 use crate::{
     Mm,
+    folio::pte::{Pte, SwapSlot},
     memory::frame::{Frame, FrameFlag, FrameTable},
-    space::{
-        address_space::{AddressSpace, TASK_PAGES},
-        pte::Pte,
-    },
-    swap::SwapSlot,
+    space::address_space::{AddressSpace, TASK_PAGES},
 };
 
 // Bits of an entry, once more.

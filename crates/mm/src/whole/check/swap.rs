@@ -4,8 +4,9 @@
 use super::{Broken, Walk, ensure};
 use crate::{
     Mm,
+    folio::pte::SwapSlot,
     memory::frame::{Frame, FrameFlag},
-    swap::{SlotFlag, SwapSlot},
+    swap::SlotFlag,
 };
 
 impl Walk<'_> {

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Frame, Mm,
+    folio::pte::Pte,
     memory::{
         alloc::NoMemory,
         buddy::{Block, ORDERS, types_merge},
@@ -27,7 +28,6 @@ use crate::{
     },
     space::{
         address_space::{AddressSpace, MMAP_BASE},
-        pte::Pte,
         vma::PageRange,
     },
 };

@@ -8,13 +8,13 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{
     LruKind, Mm,
+    folio::pte::Pte,
     memory::{
         cx::Cx,
         event::Event,
         frame::{FamilyId, Frame, FrameFlag, FrameTable},
         primitive,
     },
-    space::pte::Pte,
 };
 
 const BASE_PER_HUGE: usize = Order::HUGE.frames() as usize;

@@ -3,7 +3,9 @@
 
 use units::Pfn;
 
-use crate::swap::SwapSlot;
+/// A page of the swap device (`swp_entry_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SwapSlot(pub u32);
 
 /// One entry of a page table of any level, with the bits where x86-64 has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
