@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use units::{CpuId, Picos, Time};
 
-use crate::task::TaskId;
+use crate::ids::TaskId;
 
 /// The next timer or CPU in the one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

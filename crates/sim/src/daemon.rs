@@ -4,7 +4,6 @@
 mod lock;
 
 use mm::{
-    SpaceId,
     memory::{
         news::{Daemon, News},
         step::{Step, Wait},
@@ -15,22 +14,12 @@ use units::{CpuId, NodeId, Pfn, Picos, Time};
 
 use crate::{
     draw::{Draws, Purpose},
-    kernel::KernelId,
+    ids::{KernelId, NO_SPACE, TaskId, Thread},
     runqueue::{Enqueue, Nice},
     sched::Cpu,
-    task::{Task, TaskId, TaskState},
+    task::{Task, TaskState},
     world::{World, rig::Stage},
 };
-
-/// Which kernel thread a task is, and of which node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Thread {
-    pub(crate) daemon: Daemon,
-    pub(crate) node: NodeId,
-}
-
-/// No process: kernel threads have no address space.
-pub(crate) const NO_SPACE: SpaceId = SpaceId(u32::MAX);
 
 /// The time between the timers of two CPUs (`round_jiffies_common`): three ticks of CONFIG_HZ=250.
 const SKEW: Picos = Picos::from_micros(3 * 4000);

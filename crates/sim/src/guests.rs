@@ -8,6 +8,8 @@
 //! touches page after page, as any program does, with all that this may take: reclaim, swap, locks. What a guest reports is
 //! given back by another task of the process, with `madvise`.
 
+mod state;
+
 use std::{cell::RefCell, pin::Pin, rc::Rc};
 
 use mm::{
@@ -15,88 +17,32 @@ use mm::{
     memory::{
         cost::{Cause, Work},
         event::{Counters, Event},
-        frame::Held,
         news::Daemon,
     },
     space::page_table::Pmd,
 };
 use os::{Advice, MapSpec, Os, Placement, VmRange};
-use units::{Bytes, CpuId, Errno, NodeId, Pfn, Picos, Time, VirtAddr, Vpn};
+use units::{Bytes, CpuId, Errno, NodeId, Picos, Time, VirtAddr, Vpn};
 
+pub(crate) use self::state::Guest;
+pub use self::state::{GuestLost, LostBy, ProcessMemory};
+use self::state::{Pages, Vcpu};
 use crate::{
     Config, Entries, Finish, NoResult, Sim, Times,
-    daemon::Thread,
     draw::Draws,
-    kernel::{HOST, Kernel, KernelId},
+    ids::{HOST, KernelId, TaskId, Thread},
+    kernel::Kernel,
     run_hash::Mark,
     runqueue::{Enqueue, Nice},
     sched::Cpu,
     start_as_guest,
     task::{
-        Answer, Request, Task, TaskId, TaskState, executor,
+        Answer, Request, Task, TaskState, executor,
         handle::{Call, join},
     },
     watch::sampler::{Sampler, Samples},
     world::{World, with},
 };
-
-/// A guest: its kernel, and the process of the host that it runs in.
-#[derive(Clone, Debug)]
-pub(crate) struct Guest {
-    kernel: KernelId,
-    process: SpaceId,
-    /// The first task in the guest.
-    main: Option<TaskId>,
-    /// Where the process has mapped the guest's memory.
-    memory: Option<VmRange>,
-    cpus: Vec<Vcpu>,
-    /// Blocks that were reported, of which the host has not heard yet.
-    reported: Vec<Held>,
-    /// The task that gives them back, and whether the guest waits for it.
-    balloon: Option<TaskId>,
-    is_reporting: bool,
-    /// The guest has come to its end.
-    is_off: bool,
-}
-
-/// A CPU of a guest.
-#[derive(Clone, Debug)]
-struct Vcpu {
-    /// The CPU's task in the host.
-    task: Option<TaskId>,
-    /// Since when it stands still in the guest.
-    stands_since: Option<Time>,
-    /// Pages that it has accessed and that were not looked up yet.
-    accessed: Vec<Pages>,
-}
-
-/// Pages of the host's process, from the first to before the last.
-#[derive(Clone, Copy, Debug)]
-struct Pages {
-    at: Vpn,
-    end: Vpn,
-}
-
-impl Guest {
-    fn pages(&self, Held { pfn, order }: Held) -> Pages {
-        let base = self.memory.expect("its memory is mapped before it is started").start.0 / Bytes::PAGE.0;
-        let at = Vpn(base + u64::from(pfn.0));
-        Pages { at, end: Vpn(at.0 + u64::from(order.frames())) }
-    }
-
-    /// The guest's kernel, and where which process of the host has its memory, until it is off.
-    #[cfg(test)]
-    pub(crate) fn place(&self) -> Option<(KernelId, SpaceId, Vpn)> {
-        let memory = self.memory.filter(|_| !self.is_off)?;
-        Some((self.kernel, self.process, Vpn(memory.start.0 / Bytes::PAGE.0)))
-    }
-
-    /// The guest's frame behind a page of the process.
-    fn frame(&self, vpn: Vpn) -> Pfn {
-        let base = self.memory.expect("its memory is mapped before it is started").start.0 / Bytes::PAGE.0;
-        Pfn(u32::try_from(vpn.0 - base).expect("a frame of the guest"))
-    }
-}
 
 /// The first page from `pages.at` on that the host has not mapped.
 fn absent(spaces: &Spaces, process: SpaceId, pages: &mut Pages) -> Option<Vpn> {
@@ -370,35 +316,6 @@ impl World {
             self.answer(task, Answer::Unit(Err(Errno::CANCELED)), at);
         }
     }
-}
-
-/// Why a run with guests has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuestLost {
-    /// Which guest, from 0 on.
-    pub guest: usize,
-    /// From the start of the run to that instant.
-    pub after: Picos,
-    /// The kernel that has ended the guest.
-    pub by: LostBy,
-}
-
-/// The kernel that has ended a guest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LostBy {
-    /// The host's OOM killer has chosen its process. What the processes of all guests have at that instant.
-    Host(Vec<ProcessMemory>),
-    /// The guest's own kernel has no memory for its first program, which it may not kill.
-    Itself,
-}
-
-/// Memory of a process, as the OOM killer sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessMemory {
-    /// In RAM (`VmRSS`).
-    pub resident: Bytes,
-    /// On the swap device (`VmSwap`).
-    pub swapped: Bytes,
 }
 
 /// The rest of a run with guests.

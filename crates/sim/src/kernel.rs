@@ -12,19 +12,11 @@ use units::{Bytes, CpuId, NodeId, Pfn};
 
 use crate::{
     TICK,
-    daemon::Thread,
+    ids::{KernelId, TaskId, Thread},
     runqueue::{Periods, Ticks},
     rwsem::Rwsem,
     sched::{Domains, SchedMoves},
-    task::TaskId,
 };
-
-/// Number of a kernel, in the order of creation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct KernelId(pub(crate) u16);
-
-/// The kernel of the machine itself.
-pub(crate) const HOST: KernelId = KernelId(0);
 
 /// All that one kernel has.
 #[derive(Clone, Debug)]
@@ -191,6 +183,7 @@ mod tests {
         Config, QUANTUM,
         clock::Clock,
         draw::Draws,
+        ids::HOST,
         runqueue::{Enqueue, Nice},
         sched::Cpu,
         task::{Answer, Request, Task},

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `clock.rs` | the one order: timers and CPUs by time, horizon and quantum |
 //! | `world.rs` and its folder | everything of a run that is data; turns and steps; the path of most turns |
+//! | `ids.rs` | which task, kernel or kernel thread |
 //! | `kernel.rs` | what one kernel has: its memory, processes and locks |
 //! | `task.rs` | the kernel half of a task |
 //! | `task/operation.rs` | what a task can be inside of |
@@ -30,6 +31,7 @@ mod daemon;
 mod draw;
 mod faults;
 mod guests;
+mod ids;
 mod inject;
 mod kernel;
 mod lock;
@@ -66,9 +68,10 @@ use draw::{Draws, Purpose, StateDraws};
 use faults::FaultPoints;
 pub use faults::Faults;
 pub use guests::{GuestLost, GuestsFinish, LostBy, ProcessMemory, simulate_guests, simulate_guests_with};
+use ids::HOST;
 use inject::Injector;
 pub use inject::{Injection, Lost};
-use kernel::{HOST, Kernel};
+use kernel::Kernel;
 use run_hash::Mark;
 pub use task::executor::{Entries, EntryFuture};
 pub use task::handle::Sim;

@@ -14,24 +14,17 @@ use units::{CpuId, Picos, Time};
 
 use crate::{
     QUANTUM,
+    ids::TaskId,
     kernel::Kernel,
     runqueue::Enqueue,
     rwsem::{Mode, Outcome, Told, Wish},
-    task::{TaskId, TaskState},
+    sched::LetGo,
+    task::TaskState,
     world::World,
 };
 
 /// The end of an operation that is as far away is in no step of another CPU that begins now.
 const FAR: Picos = Picos(2 * QUANTUM.0);
-
-/// Work that a step leaves to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LetGo {
-    /// The lock is free for others; the step goes on without it for so long.
-    Unlock { after: Picos },
-    /// A writer lets readers in.
-    Downgrade,
-}
 
 impl World {
     /// Takes the lock that the next step of a task needs, unless it holds it from the last one. False when the task has to

@@ -13,7 +13,7 @@ use mm::{Variant, rules::variant::Scheduler};
 use units::{Picos, Time};
 
 use self::load::{Average, Doing};
-use crate::task::TaskId;
+use crate::ids::TaskId;
 
 /// The weight of nice 0 (`NICE_0_LOAD`).
 pub(crate) const NICE_0: u64 = 1024;

@@ -23,7 +23,7 @@ use std::mem::size_of;
 use mm::rules::variant::MmapLock as Rules;
 use units::{Picos, Time};
 
-use crate::{TICK, task::TaskId};
+use crate::{TICK, ids::TaskId};
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,17 +25,12 @@ use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
 
 use crate::{
     Times,
-    daemon::Thread,
-    kernel::KernelId,
+    ids::{KernelId, TaskId, Thread},
     runqueue::{Entity, Nice},
     rwsem::Mode,
     sched::{Distances, Wakes},
     task::operation::Operation,
 };
-
-/// Number of a task, in the order of creation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TaskId(pub(crate) u32);
 
 /// The kernel half of a task. Four lines of cache are what a step of a CPU needs of it: the first two, and those in which its
 /// operation begins.

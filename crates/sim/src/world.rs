@@ -9,6 +9,7 @@ mod of_thread;
 pub(crate) mod rig;
 mod run_on;
 mod step;
+mod turns;
 mod write_again;
 
 use std::collections::BTreeSet;
@@ -16,39 +17,32 @@ use std::collections::BTreeSet;
 use mm::{
     Mm, SpaceId,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        cost::{Cause, Prices},
-        cx::Cx,
-        step::{Step, Wait},
-        tlb::Shootdowns,
-    },
+    memory::{cost::Prices, cx::Cx, step::Step},
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         vma::HugeAdvice,
     },
 };
-use os::{Barrier, Placement};
-use units::{Bytes, CpuId, Errno, Frames, Picos, Time};
+use units::{Bytes, CpuId, Frames, Picos, Time};
 
+pub(crate) use self::{
+    of_thread::{scoped, with},
+    turns::Turn,
+};
 use crate::{
     CannotStart, TICK,
-    clock::{Clock, Next},
+    clock::Clock,
     draw::{Draws, Purpose},
     faults::FaultPoints,
     guests::{Guest, GuestLost},
+    ids::{HOST, KernelId, TaskId},
     inject::Injector,
-    kernel::{HOST, Kernel, KernelId, Kernels},
-    run_hash::{Mark, RunHash},
-    runqueue::{Enqueue, Nice},
-    sched::{Cpu, CpuPrices, Domains, Topology, Wakes},
-    task::{
-        Answer, Meeting, Request, Slumber, Task, TaskId, TaskState,
-        operation::{Asker, Operation},
-    },
+    kernel::{Kernel, Kernels},
+    run_hash::RunHash,
+    sched::{Cpu, CpuPrices, Domains, Topology},
+    task::{Meeting, Task},
     watch::{livelock::Watchdog, sampler::Sampler, slow_log::SlowLog, trace::Trace},
 };
-
-pub(crate) use of_thread::{scoped, with};
 
 /// Everything of a run but the user halves of its tasks.
 #[derive(Debug)]
@@ -89,20 +83,6 @@ pub(crate) struct World {
     pub(crate) current: TaskId,
     /// The address space that each CPU runs, as the last step that asked has found it: a list that is used again.
     running: Vec<SpaceId>,
-}
-
-/// The first task of all, which has the result of the run.
-pub(crate) const MAIN: TaskId = TaskId(0);
-
-/// The next work of the executor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Poll this task's user half.
-    Poll(TaskId),
-    /// Drop this task's user half: the kernel has ended it.
-    Drop(TaskId),
-    /// Everything has come to its end.
-    Over,
 }
 
 impl World {
@@ -210,32 +190,6 @@ impl World {
         }
     }
 
-    /// A new task, runnable from the current task's time on.
-    pub(crate) fn create_task(&mut self, on: Placement, space: SpaceId) -> TaskId {
-        let mut cpus = self.own_kernel().cpu_ids();
-        let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
-        let cpu = match on {
-            Placement::Spread(index) => cpus.nth(index as usize % cpus.len()).expect("one of them"),
-            Placement::Free => self.idlest_cpu(),
-        };
-        let kernel = self.own();
-        self.kernels[kernel].mm.expose_to_oom(space);
-        let from = if self.tasks.is_empty() { self.begin } else { self.now() };
-        // It may run anywhere; those that it spreads are pinned, as on the host.
-        let is_free = self.tasks.is_empty() || on == Placement::Free;
-        let allowed = if is_free { Vec::new() } else { vec![cpu] };
-        let parent = self.tasks.get(self.current.0 as usize);
-        let nice = parent.map_or_else(Nice::default, |parent| parent.nice_of_children);
-        let wakes = parent.map_or_else(Wakes::default, |parent| parent.wakes);
-        let mut task = Task::new(cpu, allowed, (kernel, space), nice);
-        task.wakes = wakes;
-        task.policy = parent.map_or_else(mm::Mempolicy::default, |parent| parent.policy);
-        self.tasks.push(task);
-        self.begin_to_balance(id, from);
-        self.wake(id, from, Enqueue::New);
-        id
-    }
-
     /// A new, empty address space: a new process, related to no other.
     ///
     /// # Panics
@@ -299,291 +253,8 @@ impl World {
         self.tasks[task.0 as usize].cpu.0 as usize
     }
 
-    /// The current task asks for something; its user half stops here.
-    pub(crate) fn submit(&mut self, request: Request) {
-        let task = self.current;
-        let (at, cpu) = (self.now(), self.current().cpu);
-        self.hash.fold(at, cpu, Mark::Begin, u64::from(task.0));
-        self.tasks[task.0 as usize].state = match request {
-            Request::Sleep(span) => {
-                self.tasks[task.0 as usize].sleeps_until = Some(at + span);
-                self.clock.arm(at + span, task);
-                TaskState::Blocked
-            }
-            Request::Arrive(barrier) => self.arrive(task, barrier),
-            Request::AwaitGuest => self.await_guest(task, at),
-            Request::AwaitReports => self.await_reports(task, at),
-            Request::Join(other) if matches!(self.tasks[other.0 as usize].state, TaskState::Ended) => {
-                TaskState::Answered(Answer::Unit(Ok(())))
-            }
-            Request::Join(other) => {
-                self.tasks[other.0 as usize].joiners.push(task);
-                TaskState::Blocked
-            }
-            Request::SetAffinity(cpus) => self.set_affinity(task, &cpus, at),
-            Request::SetMempolicy(policy) => self.set_mempolicy(task, &policy),
-            Request::Fork if self.threads_of(self.current) > 1 => TaskState::Answered(Answer::Space(Err(Errno::INVAL))),
-            operation => {
-                let by = Asker { task, at, ticks: self.own_kernel().ticks, policy: self.current().policy };
-                let task = &mut self.tasks[task.0 as usize];
-                task.asked = Some((at, task.spent.total()));
-                TaskState::Kernel(Operation::new(operation, by))
-            }
-        };
-    }
-
-    /// The answer to the current task's request, once there is one.
-    ///
-    /// # Panics
-    /// When the operation took another time than its parts together.
-    pub(crate) fn take_answer(&mut self) -> Option<Answer> {
-        let now = self.now();
-        let task = &mut self.tasks[self.current.0 as usize];
-        match std::mem::replace(&mut task.state, TaskState::User) {
-            TaskState::Answered(answer) => {
-                if let Some((from, spent)) = task.asked.take() {
-                    // A test may have taken some time away from one of them.
-                    let parts = task.spent.total() - spent;
-                    assert!(now.since(from) == parts || self.injector.done, "the parts of a latency sum to it");
-                    self.operations += 1;
-                }
-                Some(answer)
-            }
-            other => {
-                task.state = other;
-                None
-            }
-        }
-    }
-
-    /// The last one to come wakes the others one after the other and pays for it (`futex_wake`, `wake_up_q`), so that they set
-    /// out one after the other. If they did so at one instant, nothing but the numbers of their CPUs and tasks would say who is
-    /// the first at a lock, in all seeds the same.
-    fn arrive(&mut self, task: TaskId, barrier: Barrier) -> TaskState {
-        let meeting = &mut self.meetings[barrier.id as usize];
-        if meeting.cancelled {
-            return TaskState::Answered(Answer::Unit(Err(Errno::CANCELED)));
-        }
-        if meeting.waiting.len() + 1 < meeting.parties as usize {
-            meeting.waiting.push(task);
-            return TaskState::Blocked;
-        }
-        let waiting = std::mem::take(&mut meeting.waiting);
-        let cpu = self.tasks[task.0 as usize].cpu;
-        for other in waiting {
-            let at = self.pay_for_waking(cpu, Cause::RunQueue);
-            self.answer(other, Answer::Unit(Ok(())), at);
-        }
-        TaskState::Answered(Answer::Unit(Ok(())))
-    }
-
-    /// Frees everybody at a barrier with `ECANCELED`.
-    pub(crate) fn cancel(&mut self, barrier: Barrier) {
-        let at = self.now();
-        let meeting = &mut self.meetings[barrier.id as usize];
-        meeting.cancelled = true;
-        for task in std::mem::take(&mut meeting.waiting) {
-            self.answer(task, Answer::Unit(Err(Errno::CANCELED)), at);
-        }
-    }
-
-    /// Ends the wait of a blocked task.
-    pub(crate) fn answer(&mut self, task: TaskId, answer: Answer, at: Time) {
-        // It may have been killed while it waited.
-        let TaskState::Blocked = self.tasks[task.0 as usize].state else { return };
-        self.tasks[task.0 as usize].state = TaskState::Answered(answer);
-        self.wake(task, at, Enqueue::Woken);
-    }
-
-    /// The CPUs that ran a task of an address space while a step of it asked something of them owe it.
-    #[inline]
-    pub(crate) fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
-        if asked.rounds > 0 {
-            self.interrupt_all(space, from, asked);
-        }
-    }
-
-    #[inline(never)]
-    fn interrupt_all(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
-        let sharers: Vec<usize> = self.sharers(space, from).collect();
-        for other in sharers {
-            self.cpus[other].asked.add(asked);
-        }
-    }
-
-    /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
-    /// memory with it, step by step.
-    pub(crate) fn end(&mut self) {
-        let id = self.current;
-        let (kernel, space) = (self.current().kernel, self.current().space);
-        self.tasks[id.0 as usize].state = TaskState::Ended;
-        self.end_to_balance(id);
-        let lives =
-            |task: &Task| (task.kernel, task.space) == (kernel, space) && !matches!(task.state, TaskState::Ended);
-        if self.tasks.iter().any(lives) {
-            self.tell_joiners(id, self.now());
-        } else {
-            self.tasks[id.0 as usize].state = TaskState::Kernel(Operation::exit());
-            self.kernels[kernel].spaces.get_mut(space).expect("it lives until then").is_exiting = true;
-        }
-    }
-
-    /// A task is no more: those who wait for it go on.
-    fn tell_joiners(&mut self, id: TaskId, at: Time) {
-        for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
-            self.answer(joiner, Answer::Unit(Ok(())), at);
-        }
-    }
-
-    /// The kernel has ended the current task: nobody shall wait for it.
-    pub(crate) fn end_killed(&mut self) {
-        self.lose_guest_with(self.current);
-        self.cancel_all();
-        self.end();
-    }
-
-    /// Frees everybody at any barrier: somebody will never come.
-    pub(crate) fn cancel_all(&mut self) {
-        for id in 0..self.meetings.len() {
-            let parties = self.meetings[id].parties;
-            self.cancel(Barrier { id: u32::try_from(id).expect("barriers have 32-bit numbers"), parties });
-        }
-    }
-
-    /// Takes turns of the one order until a user half has a part in one. The CPU that ran last is then put back by
-    /// [`Self::settle`].
-    pub(crate) fn turn(&mut self) -> Turn {
-        // Bound: that of the run; each turn lets time pass, or ends somebody's wait.
-        loop {
-            let next = self.clock.next();
-            if self.clock.is_overdue() && self.is_livelock(next) {
-                return Turn::Over;
-            }
-            let turn = match next {
-                Next::Nothing => Some(Turn::Over),
-                Next::Timer { at, task } => {
-                    self.waker = None;
-                    self.timer(task, at);
-                    None
-                }
-                Next::Cpu { cpu, clock, .. } if !self.begin_turn(cpu, clock) => None,
-                Next::Cpu { cpu, clock, horizon } => {
-                    self.sample_before(clock);
-                    self.waker = Some(cpu);
-                    if self.cpus[cpu.0 as usize].host_clears > 0 {
-                        self.clear_in_host(cpu);
-                        continue;
-                    }
-                    match self.run_on(cpu, horizon) {
-                        Some(kills) => kills.then_some(Turn::Drop(self.current)),
-                        None => self.run(cpu, horizon),
-                    }
-                }
-            };
-            if let Some(turn) = turn {
-                return turn;
-            }
-        }
-    }
-
-    /// A timer fires; a task that waits for something else by now does not mind.
-    fn timer(&mut self, task: TaskId, at: Time) {
-        match self.tasks[task.0 as usize].state {
-            TaskState::Blocked if self.tasks[task.0 as usize].sleeps_until == Some(at) => {
-                self.tasks[task.0 as usize].sleeps_until = None;
-                self.answer(task, Answer::Unit(Ok(())), at);
-            }
-            TaskState::LockWait(_) | TaskState::DaemonLockWait(_) => self.spin_timer(task, at),
-            TaskState::Sleeping(_, slumber) if self.tasks[task.0 as usize].sleeps_until == Some(at) => {
-                let is_for_disk = matches!(slumber.cause, Cause::Disk | Cause::Swap);
-                self.waker = is_for_disk.then(|| self.disk_answers(self.tasks[task.0 as usize].cpu));
-                self.end_sleep(task, at);
-            }
-            TaskState::Sleeping(..) => {}
-            _ => self.daemon_timer(task, at),
-        }
-    }
-
-    /// A turn of a CPU; what the executor is to do in it, if anything.
-    #[inline(never)]
-    fn run(&mut self, cpu: CpuId, horizon: Time) -> Option<Turn> {
-        if self.let_go(cpu) {
-            self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
-            return None;
-        }
-        if self.leave_for_swap(cpu) {
-            return None;
-        }
-        let task = self.schedule(cpu);
-        if self.kernels[self.cpus[cpu.0 as usize].kernel].mm.balances_numa() {
-            if self.leave_for_preferred(task, cpu) {
-                return None;
-            }
-            self.numa_tick(task, cpu);
-        }
-        let horizon = self.horizon_of(cpu, horizon);
-        self.current = task;
-        match self.tasks[task.0 as usize].state {
-            TaskState::Daemon(daemon) => self.step_daemon(task, cpu, daemon),
-            TaskState::Kernel(_) => {
-                if self.lock(task, cpu) {
-                    let horizon = self.horizon_under_lock(task, cpu, horizon);
-                    if self.step(task, cpu, horizon) {
-                        return Some(Turn::Drop(task));
-                    }
-                }
-            }
-            _ if self.is_killed(task) => return Some(Turn::Drop(task)),
-            _ => return Some(Turn::Poll(task)),
-        }
-        self.settle(cpu);
-        None
-    }
-
-    /// After a user half was polled: puts its CPU back into the order.
-    pub(crate) fn settle_current(&mut self) {
-        self.gets_on(self.now());
-        self.settle(self.current().cpu);
-    }
-
-    /// An operation goes on only after it has slept.
-    fn sleep(&mut self, id: TaskId, from: Time, wait: Wait) {
-        let task = &mut self.tasks[id.0 as usize];
-        let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
-            unreachable!("an operation sleeps");
-        };
-        let (until, cause) = match wait {
-            Wait::Until(until) => (until, Cause::Throttle),
-            Wait::Io { until, cause } => (until, cause),
-            Wait::Pass { node, until } => {
-                self.kernels[task.kernel].pass_sleepers.push((node, id));
-                (until, Cause::Throttle)
-            }
-            Wait::Folio(pfn) => {
-                self.kernels[task.kernel].folio_sleepers.push((pfn, id));
-                task.sleeps_until = None;
-                task.state = TaskState::Sleeping(operation, Slumber { since: from, cause: Cause::FolioLock });
-                return;
-            }
-            Wait::Queue | Wait::Yield => unreachable!("nobody would wake it yet"),
-        };
-        // What it waits for may have come while it was on its way to wait.
-        let until = until.max(from);
-        task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
-        task.sleeps_until = Some(until);
-        self.clock.arm(until, id);
-    }
-
-    /// An operation has slept for long enough, or what it waited for has come.
-    pub(crate) fn end_sleep(&mut self, id: TaskId, at: Time) {
-        self.leave_pass(id);
-        let task = &mut self.tasks[id.0 as usize];
-        task.sleeps_until = None;
-        if let TaskState::Sleeping(operation, slumber) = std::mem::replace(&mut task.state, TaskState::Blocked) {
-            task.state = TaskState::Kernel(operation);
-            let at = at.max(slumber.since);
-            task.wait(slumber.since, at, slumber.cause);
-            self.wake(id, at, Enqueue::Woken);
-        }
+    /// The latest clock of any CPU.
+    pub(crate) fn latest(&self) -> Time {
+        self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(Time(0))
     }
 }

@@ -7,7 +7,13 @@
 use mm::{memory::news::Daemon, thp::khugepaged::NeedsLock};
 use units::CpuId;
 
-use crate::{daemon::NO_SPACE, kernel::Kernel, lock::LetGo, rwsem::Mode, task::TaskId, world::World};
+use crate::{
+    ids::{NO_SPACE, TaskId},
+    kernel::Kernel,
+    rwsem::Mode,
+    sched::LetGo,
+    world::World,
+};
 use units::Picos;
 
 impl World {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use units::{Picos, Time};
 
 use super::{Enqueue, Entity, Periods};
-use crate::task::TaskId;
+use crate::ids::TaskId;
 
 /// Where virtual time begins: so far from 0 that credit for having slept never goes below it (`init_cfs_rq` starts below 0, and
 /// compares as if numbers went round in a circle).

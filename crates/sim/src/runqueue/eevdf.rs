@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use units::Time;
 
 use super::{Enqueue, Entity, Leave, Periods};
-use crate::task::TaskId;
+use crate::ids::TaskId;
 
 /// How a task goes to sleep after it had more than its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -191,10 +191,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        daemon::NO_SPACE,
-        kernel::HOST,
+        ids::{HOST, NO_SPACE, TaskId},
         runqueue::{Enqueue, Nice},
-        task::{Task, TaskId},
+        task::Task,
     };
 
     /// Two CPUs that share a cache. The first has tasks that have slept until `at`, and runs one of them.

@@ -6,7 +6,7 @@
 use os::{CountedBy, Moves};
 use units::CpuId;
 
-use crate::{task::TaskId, world::World};
+use crate::{ids::TaskId, world::World};
 
 /// Moves from CPU to CPU, as a kernel's scheduler counts them. No counter of the kernel has it, so that it is no part of the run
 /// hash.
@@ -81,8 +81,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        daemon::NO_SPACE,
-        kernel::HOST,
+        ids::{HOST, NO_SPACE},
         runqueue::{Enqueue, Nice},
         task::Task,
     };

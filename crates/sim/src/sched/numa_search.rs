@@ -8,7 +8,7 @@
 use mm::{numa::numa_balancing::group::GroupId, rules::variant::NumaPlaces};
 use units::{CpuId, NodeId};
 
-use crate::task::TaskId;
+use crate::ids::TaskId;
 
 /// Swaps of less use are left alone (`SMALLIMP`).
 const SMALL_IMPROVEMENT: i64 = 30;

@@ -10,9 +10,10 @@ use units::{CpuId, NodeId, Time};
 
 use super::numa_search::{Best, Candidate, Compared, NodeStats, Running, Search};
 use crate::{
-    kernel::{Kernel, KernelId},
+    ids::{KernelId, TaskId},
+    kernel::Kernel,
     runqueue::NICE_0,
-    task::{TaskId, TaskState},
+    task::TaskState,
     world::World,
 };
 

@@ -11,10 +11,10 @@ use units::{CpuId, NodeId, Time};
 
 use super::{busiest::Looker, domains::number};
 use crate::{
-    daemon::NO_SPACE,
-    kernel::{Kernel, KernelId},
+    ids::{KernelId, NO_SPACE, TaskId},
+    kernel::Kernel,
     runqueue::Enqueue,
-    task::{Task, TaskId, TaskState},
+    task::{Task, TaskState},
     world::World,
 };
 

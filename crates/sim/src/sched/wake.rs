@@ -5,46 +5,13 @@
 //! as it has woken another (`WF_SYNC`) makes no difference here. A kernel thread that waits for a disk wakes where it ran, as by
 //! a timer.
 
-use units::{CpuId, Picos, Time};
+use units::{CpuId, Time};
 
-use super::domains::number;
-use crate::{task::TaskId, world::World};
+use super::{domains::number, wakes::Wakes};
+use crate::{ids::TaskId, world::World};
 
 /// Up to so many CPUs are addressed as a set, of which the chipset picks the one to interrupt (`dest_LowestPrio`).
 const FLAT: usize = 8;
-
-/// How often a task halves what it knows of whom it has woken (`HZ` in `record_wakee`).
-const FORGETS: Picos = Picos::from_micros(1_000_000);
-
-/// Whom a task has woken.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wakes {
-    /// The last one (`last_wakee`).
-    last: Option<TaskId>,
-    /// How often that was another one than before (`wakee_flips`).
-    flips: u64,
-    /// When that was last halved (`wakee_flip_decay_ts`).
-    halved: Time,
-}
-
-impl Wakes {
-    /// `record_wakee`.
-    fn record(&mut self, wakee: TaskId, at: Time) {
-        if at > self.halved + FORGETS {
-            self.flips /= 2;
-            self.halved = at;
-        }
-        if self.last.replace(wakee) != Some(wakee) {
-            self.flips += 1;
-        }
-    }
-
-    /// Does who has woken these wake so many more others than a task that it wakes that this one stays where it is?
-    /// (`wake_wide`, by how many CPUs share a cache.)
-    fn is_wide(&self, wakee: &Self, sharing: u64) -> bool {
-        wakee.flips > sharing && self.flips > sharing * wakee.flips
-    }
-}
 
 impl World {
     /// The CPU on which it is noticed that a disk has done what was asked of it on a CPU: the one that is interrupted, or if the
@@ -156,10 +123,10 @@ impl World {
 mod tests {
     use super::*;
     use crate::{
-        daemon::NO_SPACE,
-        kernel::HOST,
+        ids::{HOST, NO_SPACE},
         runqueue::{Enqueue, Nice},
         sched::Topology,
+        sched::wakes::FORGETS,
         task::Task,
     };
 

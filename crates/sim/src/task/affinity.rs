@@ -6,7 +6,8 @@ use os::{Mempolicy, NumaNode};
 use units::{CpuId, Errno, Frames, NodeId, Time};
 
 use crate::{
-    task::{Answer, TaskId, TaskState},
+    ids::TaskId,
+    task::{Answer, TaskState},
     world::World,
 };
 

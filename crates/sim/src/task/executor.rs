@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    task::TaskId,
+    ids::TaskId,
     world::{self, Turn, World, with},
 };
 

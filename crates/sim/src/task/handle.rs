@@ -16,8 +16,9 @@ use os::{
 use units::{BlockCensus, Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
 
 use crate::{
+    ids::TaskId,
     runqueue::Nice,
-    task::{Answer, Meeting, Request, TaskId, executor, operation::pages},
+    task::{Answer, Meeting, Request, executor, operation::pages},
     world::{self, with},
 };
 

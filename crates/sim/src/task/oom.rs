@@ -6,9 +6,9 @@ use mm::SpaceId;
 use units::{Errno, Time};
 
 use crate::{
-    kernel::KernelId,
-    task::{Answer, Task, TaskId, TaskState},
-    world::{MAIN, World},
+    ids::{KernelId, MAIN, TaskId},
+    task::{Answer, Task, TaskState},
+    world::World,
 };
 
 /// The reason that waiters for such a task are told.

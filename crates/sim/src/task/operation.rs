@@ -26,9 +26,10 @@ use os::{Accessed, Advice, Amount, MapSpec, Pattern, Runs, VmRange};
 use units::{Bytes, Errno, Picos, Time, VirtAddr, Vpn};
 
 use crate::{
+    ids::TaskId,
     runqueue::Ticks,
     rwsem::Mode,
-    task::{Answer, Request, TaskId},
+    task::{Answer, Request},
 };
 
 /// An operation under way.

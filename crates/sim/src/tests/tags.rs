@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::BTreeMap};
 use mm::{Frame, memory::frame::FrameFlag};
 use units::{Pfn, Vpn};
 
-use crate::{kernel::HOST, world::World};
+use crate::{ids::HOST, world::World};
 
 /// The words, by guest and frame, and how many there were.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Which frames a guest's kernel or its processes have.
-    fn used_frames(&self, kernel: crate::kernel::KernelId) -> Vec<bool> {
+    fn used_frames(&self, kernel: crate::ids::KernelId) -> Vec<bool> {
         let frames = &self.kernels[kernel].mm.frames;
         let mut used = vec![false; frames.len() as usize];
         let mut at = Pfn(0);

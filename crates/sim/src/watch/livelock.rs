@@ -8,8 +8,8 @@ use units::{Picos, Time};
 
 use crate::{
     clock::Next,
-    kernel::{HOST, KernelId},
-    task::{Task, TaskId, TaskState},
+    ids::{HOST, KernelId, TaskId},
+    task::{Task, TaskState},
     watch::slow_log::What,
     world::World,
 };

@@ -9,7 +9,8 @@ use mm::{MigrateType, Mm, memory::event::Counters};
 use units::{Picos, Time};
 
 use crate::{
-    kernel::{HOST, Kernel, Kernels},
+    ids::HOST,
+    kernel::{Kernel, Kernels},
     watch::{
         free_watch::{Free, FreeWatch},
         map_sampler::{MapSampler, MapSamples},

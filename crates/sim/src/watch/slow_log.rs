@@ -13,9 +13,9 @@ use mm::{memory::cost::Spent, whole::daemon::Scope};
 use units::{Bytes, CpuId, NodeId, Order, Picos, Time, Vpn};
 
 use crate::{
-    daemon::Thread,
+    ids::{TaskId, Thread},
     task::{
-        TaskId, TaskState,
+        TaskState,
         operation::{Operation, Progress},
     },
     world::World,

@@ -6,7 +6,7 @@
 use mm::{Extfrag, MigrateType, Mm};
 use units::{CpuId, Order, Time};
 
-use crate::task::TaskId;
+use crate::ids::TaskId;
 
 /// Where the kernel's `struct page` array begins without randomisation (Documentation/x86/x86_64/mm.rst, v6.1), and the
 /// size of one.

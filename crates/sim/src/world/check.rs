@@ -3,8 +3,8 @@
 use mm::ControlId;
 
 use crate::{
-    daemon::Thread,
-    kernel::{Kernel, KernelId},
+    ids::{KernelId, Thread},
+    kernel::Kernel,
     task::{Task, TaskState, operation::Operation},
     world::World,
 };

@@ -4,9 +4,10 @@ use mm::{ControlId, memory::cx::Cx};
 use units::CpuId;
 
 use crate::{
+    ids::TaskId,
     kernel::Kernel,
     run_hash::Mark,
-    task::{TaskId, TaskState, operation::Operation},
+    task::{TaskState, operation::Operation},
     world::World,
 };
 

@@ -14,13 +14,13 @@ use mm::{
 use units::{Bytes, CpuId, Time};
 
 use crate::{
-    daemon::NO_SPACE,
+    ids::{HOST, NO_SPACE, TaskId},
     inject::{Injector, Lost},
-    kernel::{HOST, Kernel},
+    kernel::Kernel,
     run_hash::Mark,
     rwsem::{self, Mode},
     sched::Cpu,
-    task::{Task, TaskId},
+    task::Task,
     world::World,
 };
 
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        kernel::HOST,
+        ids::HOST,
         runqueue::Ticks,
         task::{TaskState, operation::Operation},
         tests::world_of,

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     kernel::Kernel,
-    lock::LetGo,
     run_hash::Mark,
+    sched::LetGo,
     task::{
         TaskState,
         operation::{Operation, progress_of},

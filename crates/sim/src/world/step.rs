@@ -11,12 +11,13 @@ use mm::{
 use units::{Bytes, CpuId, Time};
 
 use crate::{
+    ids::{MAIN, TaskId},
     run_hash::Mark,
     task::{
-        Answer, TaskId, TaskState,
+        Answer, TaskState,
         operation::{Operation, Progress},
     },
-    world::{MAIN, World, rig::Stage},
+    world::{World, rig::Stage},
 };
 
 impl World {
