@@ -303,14 +303,9 @@ impl Operation {
                 // Somebody waits until readers are let in.
                 let is_short = !unmap.is_detached() && cx.is_over(horizon);
                 let step = if is_short { unmap.begin(mm, space, cx) } else { unmap.step(mm, space, cx, horizon) };
-                match step {
-                    Step::More => Progress::More,
-                    Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
-                    Step::Done(result) => {
-                        left.0 += if result.is_ok() { private.0 } else { 0 };
-                        Progress::Done(Answer::Unit(result))
-                    }
-                }
+                let Some(result) = unmapped(step) else { return Progress::More };
+                left.0 += if result.is_ok() { private.0 } else { 0 };
+                Progress::Done(Answer::Unit(result))
             }
             Self::Madvise { range, advice, entered } => {
                 enter(cx, entered);
@@ -323,14 +318,9 @@ impl Operation {
             }
             Self::Discard { range, unmap, entered } => {
                 enter(cx, entered);
-                match unmap.step(mm, space, cx, horizon) {
-                    Step::More => Progress::More,
-                    Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
-                    Step::Done(result) => {
-                        let is_whole = space.is_mapped(pages(*range));
-                        Progress::Done(Answer::Unit(result.and(if is_whole { Ok(()) } else { Err(Errno::NOMEM) })))
-                    }
-                }
+                let Some(result) = unmapped(unmap.step(mm, space, cx, horizon)) else { return Progress::More };
+                let is_whole = space.is_mapped(pages(*range));
+                Progress::Done(Answer::Unit(result.and(if is_whole { Ok(()) } else { Err(Errno::NOMEM) })))
             }
             Self::Mincore { range } => {
                 cx.work(Work::SystemCall, 1);
@@ -345,14 +335,11 @@ impl Operation {
                     Step::Done(Err(errno)) => Progress::Done(Answer::Space(Err(errno))),
                 }
             }
-            Self::Exit(unmap) => match unmap.step(mm, space, cx, horizon) {
-                Step::More => Progress::More,
-                Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
-                Step::Done(result) => {
-                    result.expect("nothing is split when everything goes");
-                    Progress::Exited
-                }
-            },
+            Self::Exit(unmap) => {
+                let Some(result) = unmapped(unmap.step(mm, space, cx, horizon)) else { return Progress::More };
+                result.expect("nothing is split when everything goes");
+                Progress::Exited
+            }
         }
     }
 
@@ -519,6 +506,15 @@ pub(crate) fn progress_of(step: Step<FaultDone>) -> Progress {
         Step::Done(FaultDone::OutOfMemory) => Progress::Killed("out of memory"),
         Step::Done(FaultDone::BadAddress) => Progress::Killed("killed by signal 11 (SIGSEGV)"),
         Step::Done(FaultDone::BusError) => Progress::Killed("killed by signal 7 (SIGBUS)"),
+    }
+}
+
+/// The result of unmapping, once nothing is left to unmap.
+fn unmapped(step: Step<Result<(), Errno>>) -> Option<Result<(), Errno>> {
+    match step {
+        Step::More => None,
+        Step::Block(wait) => unreachable!("unmapping does not wait, but for {wait:?}"),
+        Step::Done(result) => Some(result),
     }
 }
 
