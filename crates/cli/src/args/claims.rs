@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lab::plan::Seeds;
 
-use super::{FormatArg, ProgressArg};
+use super::format::{FormatArg, ProgressArg};
 
 /// Say which claims about published tables hold
 ///

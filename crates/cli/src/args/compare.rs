@@ -9,6 +9,8 @@ use lab::{
 };
 use report::compare::Gates;
 
+use super::format::{FormatArg, ProgressArg};
+
 /// Say which rows of results differ, by how much, and whether that is more than luck
 ///
 /// Each column of the others is compared with its like (target, kernel, machine) in the first result, or with the only column
@@ -132,8 +134,8 @@ pub(crate) struct Noise {
     #[arg(long)]
     pub(crate) full: bool,
     /// How to print it
-    #[arg(long, value_enum, default_value_t = super::FormatArg::Text)]
-    pub(crate) format: super::FormatArg,
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub(crate) format: FormatArg,
 }
 
 /// Climb from one kernel to another, and say which steps moved what
@@ -183,11 +185,11 @@ pub(crate) struct Ladder {
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     output: Option<PathBuf>,
     /// How to print it
-    #[arg(long, value_enum, default_value_t = super::FormatArg::Text)]
-    pub(crate) format: super::FormatArg,
+    #[arg(long, value_enum, default_value_t = FormatArg::Text)]
+    pub(crate) format: FormatArg,
     /// How to tell progress on stderr
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) progress: super::ProgressArg,
+    pub(crate) progress: ProgressArg,
 }
 
 impl Ladder {

@@ -9,7 +9,10 @@ use lab::{
 };
 use report::compare::Gates;
 
-use super::compare::{FormArg, gate};
+use super::{
+    compare::{FormArg, gate},
+    format::ProgressArg,
+};
 
 /// Run a grid over kernel settings and parameters of the workload, and say what each of them does
 ///
@@ -71,7 +74,7 @@ pub(crate) struct Sweep {
     pub(crate) result: Option<PathBuf>,
     /// How to tell progress on stderr
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) progress: super::ProgressArg,
+    pub(crate) progress: ProgressArg,
     /// How to print it
     #[arg(long, value_enum, default_value_t = FormArg::Text)]
     format: FormArg,
