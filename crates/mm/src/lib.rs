@@ -331,7 +331,8 @@ impl Mm {
         &self.variant
     }
 
-    /// Replaces the kernel's rules at this instant, for all that it has: the only way to change them.
+    /// Replaces the kernel's rules at this instant, for all that it has: the only way to change them. A timeline of rules will
+    /// (docs/plan.md, step 2); until there is one, tests alone do.
     ///
     /// Refuses, and changes nothing, when rules differ that only a boot can change ([`rules::variant::Changes`]).
     pub fn set_variant(&mut self, variant: Variant) -> Result<(), rules::variant::NeedsBoot> {

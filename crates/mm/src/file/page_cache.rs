@@ -201,11 +201,6 @@ impl PageCache {
         *mapped = if on { *mapped + 1 } else { *mapped - 1 };
     }
 
-    /// Nodes of all trees of pages (`workingset_nodes` counts those with shadows only).
-    pub fn tree_nodes(&self) -> usize {
-        self.nodes.len()
-    }
-
     /// Each so many requests to the disk one fails: for tests.
     pub fn fail_disk(&mut self, every: u32) {
         self.disk.fail_every = every;

@@ -92,11 +92,6 @@ impl ToNode {
         }
     }
 
-    /// Does the next step look at page tables, for which the mmap lock is held for read?
-    pub fn needs_lock(&self) -> bool {
-        matches!(self.phase, Phase::Isolate)
-    }
-
     /// Goes on until others may run. A step that has asked for memory is taken again when there is some.
     pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Moved> {
         match std::mem::replace(&mut self.phase, Phase::Over) {

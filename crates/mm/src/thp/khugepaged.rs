@@ -400,16 +400,6 @@ impl Mm {
         self.khugepaged.state = State::Asleep;
         Step::Block(Wait::Queue)
     }
-
-    /// Gives back all that khugepaged holds: the end of a run.
-    pub fn abort_khugepaged(&mut self, spaces: &mut Spaces, cx: &mut Cx) {
-        match std::mem::take(&mut self.khugepaged.state) {
-            State::Collapsing(_, mut collapse) => collapse.abort(self, spaces, cx),
-            State::Checking(mut check) => check.abort(self, spaces, cx),
-            _ => {}
-        }
-        self.give_back_held(cx);
-    }
 }
 
 #[cfg(test)]

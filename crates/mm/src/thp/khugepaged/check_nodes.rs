@@ -72,10 +72,4 @@ impl CheckNodes {
     pub(super) fn holdings(&self) -> Holdings {
         self.alloc.as_ref().map_or_else(Holdings::default, NodeAlloc::holdings)
     }
-
-    pub(super) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
-        if let Some(mut alloc) = self.alloc.take() {
-            alloc.abort(mm, spaces, cx);
-        }
-    }
 }

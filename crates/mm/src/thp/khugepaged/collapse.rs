@@ -357,31 +357,6 @@ impl Collapse {
         space.tables.set_pmd(cx, slot, Pte::written_huge(frame));
         Step::Done(Ended::Collapsed)
     }
-
-    /// Finishes the collapse where pages are gone already, else takes it back.
-    pub(super) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
-        if let Some(space) = spaces.get_mut(self.id) {
-            space.locked_vma = None;
-        }
-        // Bound: the pages of the range.
-        while let Phase::Copy { .. } | Phase::Install { .. } = self.phase {
-            let _ = self.step(mm, spaces, cx);
-        }
-        match std::mem::replace(&mut self.phase, Phase::Over) {
-            Phase::SlowAlloc(mut alloc) => alloc.abort(mm, spaces, cx),
-            Phase::Alloc { held: Some(frame) } => mm.free(cx, frame, Order::HUGE),
-            Phase::Look { frame }
-            | Phase::SwapIn { frame, .. }
-            | Phase::GiveUp { frame }
-            | Phase::Begin { frame }
-            | Phase::Isolate { frame, .. } => {
-                if let Step::Done(Ended::Abandoned(Some(left))) = self.put_back(mm, cx, frame) {
-                    mm.free(cx, left, Order::HUGE);
-                }
-            }
-            Phase::Alloc { held: None } | Phase::Copy { .. } | Phase::Install { .. } | Phase::Over => {}
-        }
-    }
 }
 
 /// A folio goes back to its list (`release_pte_page`).

@@ -62,11 +62,4 @@ impl NodeAlloc {
             Self::Slow(control) => control.holdings(),
         }
     }
-
-    pub(super) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
-        match self {
-            Self::Fast(_) => {}
-            Self::Slow(control) => control.abort(mm, spaces, cx),
-        }
-    }
 }

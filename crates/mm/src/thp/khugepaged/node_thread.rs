@@ -72,11 +72,4 @@ impl Mm {
         }
         Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep))
     }
-
-    /// Gives back all that the thread of a node holds.
-    pub fn abort_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) {
-        if let Some(mut alloc) = self.nodes[node].thp_thread.alloc.take() {
-            alloc.abort(self, spaces, cx);
-        }
-    }
 }

@@ -184,6 +184,7 @@ impl Nodes {
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub(in super::super) fn len(&self) -> usize {
         self.all.len() - self.free.len()
     }
