@@ -1,11 +1,11 @@
-//! Choices that follow from a seed: each is a hash of the seed, the number of what is drawn and the name of the choice. A choice
-//! that is new, or gone, leaves all others of a seed as they were.
+//! Choices that follow from a seed. Each choice is a hash of the seed, the number of the cell that is drawn and the name of the
+//! choice. A choice that is new, or gone, leaves all other choices of a seed as they were.
 
-/// The choices of one candidate.
+/// The choices that make one cell: of a draw of cells, or of a swarm's cases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dice<'a> {
     pub(crate) seed: &'a str,
-    /// The number of the candidate among those of the seed.
+    /// The number of the cell among all cells that are drawn with the seed.
     pub(crate) number: u64,
 }
 
@@ -17,13 +17,13 @@ impl Dice<'_> {
         u64::from_le_bytes(*first) % bound
     }
 
-    /// One of some values, each as likely as another.
+    /// One of these values, each as likely as another.
     pub(crate) fn one_of<'v, T>(self, what: &str, values: &'v [T]) -> &'v T {
         let at = self.below(what, values.len() as u64);
         &values[usize::try_from(at).expect("below a length")]
     }
 
-    /// One of some values by their chances.
+    /// One of these values, by their weights.
     pub(crate) fn weighted<'v, T>(self, what: &str, values: &'v [T], weight: impl Fn(&T) -> u64) -> &'v T {
         let mut left = self.below(what, values.iter().map(&weight).sum());
         let chosen = values.iter().find(|value| {

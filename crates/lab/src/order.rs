@@ -27,24 +27,24 @@ pub enum Order {
 /// A cell, and how it is worked on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellOrder {
-    /// Which cell it is.
+    /// The cell.
     pub key: Key,
     /// How much memory the workload may map.
     pub cap: Bytes,
-    /// Where its files live, and what it may do to others; of a real kernel.
+    /// Where the files of the workload live, and what it may do to others; of a real kernel.
     #[serde(default)]
     pub ground: Ground,
-    /// Who counts fallbacks of the page allocator; of a real kernel.
+    /// The tracer that counts fallbacks of the page allocator; of a real kernel.
     #[serde(default)]
     pub watch: Watch,
-    /// Whether to watch an equally long idle window afterwards, and to take its counts off: on a machine that others use.
+    /// Whether an equally long idle window is watched afterwards, and its counts are taken off: on a machine that others use.
     pub idle_window: bool,
-    /// What to simulate; none on a real kernel.
+    /// The machine and the kernel to simulate; none on a real kernel.
     pub simulated: Option<Simulated>,
     /// Where the simulator's trace events go, if anywhere.
     #[serde(default)]
     pub trace: Option<PathBuf>,
-    /// How often it is sampled, if at all.
+    /// How often the cell is sampled, if at all.
     #[serde(default)]
     pub sample: Option<Every>,
     /// The folder for files that are named by their hash, where the map of memory is wanted with each sample; of the simulator.
@@ -55,7 +55,7 @@ pub struct CellOrder {
     pub footprint: Option<Picos>,
 }
 
-/// What a cell simulates.
+/// The machine that a cell simulates, its kernel, and where memory stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Simulated {
     /// The machine, as a machine file.
@@ -65,7 +65,7 @@ pub struct Simulated {
     /// The state file that says where memory stands; else all of it is free.
     #[serde(default)]
     pub state: Option<PathBuf>,
-    /// What is done before the workload.
+    /// The recipe that is followed before the workload.
     #[serde(default)]
     pub prefix: Option<Prefix>,
 }
@@ -73,7 +73,7 @@ pub struct Simulated {
 /// A recipe that a cell follows before its workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prefix {
-    /// What is done.
+    /// The recipe.
     pub recipe: Recipe,
     /// The checksum that the recipe's file says for this machine, variant and seed.
     pub expected: Option<String>,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::usage::UsageError;
 
-/// Why a run ended before its end.
+/// The reason why a run stopped before its last cell.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The user's mistake; exit status 2.
@@ -18,7 +18,7 @@ pub enum RunError {
         /// The command that goes on.
         command: String,
     },
-    /// The same, before the first cell was done.
+    /// The user interrupted before the first cell was done; exit status 130.
     #[error("interrupted before the first cell was done; nothing is left behind")]
     InterruptedEarly,
     /// Something else; exit status 1.
@@ -26,13 +26,13 @@ pub enum RunError {
     Failed(String),
 }
 
-/// What a run tells while it runs.
+/// The receiver of a run's progress and notes.
 pub trait Progress {
-    /// So many of so many cells are done; this is being done now.
+    /// The run has done `done` cells of `total`, and is busy with `doing`.
     fn step(&mut self, done: usize, total: usize, doing: &str);
-    /// Something worth a line of its own.
+    /// A note, which is worth a line of its own.
     fn note(&mut self, text: &str);
-    /// A note that a user must see who wants none.
+    /// A warning, which a user must see who wants no notes.
     fn warning(&mut self, text: &str) {
         self.note(text);
     }

@@ -12,7 +12,7 @@ pub struct UsageError {
     pub line: Option<u32>,
     /// The option, or the path of the key, such as `node.memory`; for an unknown key, of the table that holds it.
     pub key: Option<String>,
-    /// What was expected, and what was found.
+    /// The message: the value that was expected, and the one that was found.
     pub message: String,
 }
 
@@ -44,7 +44,7 @@ impl From<report::StoreError> for UsageError {
     }
 }
 
-/// Prints `file:line: key: `, each part if it is there.
+/// Prints `file:line: key: `, of which each part may be missing.
 struct Place<'a>(&'a UsageError);
 
 impl fmt::Display for Place<'_> {

@@ -226,7 +226,7 @@ impl Value {
 pub struct CheckTable {
     /// The experiment that the cells belong to.
     pub experiment: String,
-    /// Its title line.
+    /// The title line of the table.
     pub title: String,
     /// The rows: those that failed first; within each part by operation, then check, then column.
     pub rows: Vec<CheckRow>,
@@ -241,7 +241,7 @@ pub struct CheckRow {
     pub lines: Vec<String>,
     /// The operation.
     pub case: String,
-    /// What is counted, how many, and how far off that may be.
+    /// The check: the quantity, the counts that were expected and found, and how far apart they may be.
     pub check: Check,
     /// How many cells made this check.
     pub cells: u64,

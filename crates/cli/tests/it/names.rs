@@ -1,4 +1,5 @@
-//! Names that are alike or odd: no file of one cell is taken for a file of another, and a file that is written can be read again.
+//! Names that are alike or odd. No file of one cell is taken for a file of another cell, and each file that is written can be
+//! read again.
 
 use std::{fs, path::Path};
 

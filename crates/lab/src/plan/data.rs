@@ -29,19 +29,19 @@ pub struct Plan {
     pub sessions: Vec<Session>,
     /// The run as its user asked for it.
     pub asked: Asked,
-    /// How its result is printed.
+    /// How the result is printed.
     pub presentation: Presentation,
-    /// What the default run would have done but cannot.
+    /// Columns that the default run would have had but cannot.
     pub skipped: Vec<Skipped>,
     /// Seconds that one cell may take.
     pub timeout_s: u64,
     /// Simulated cells at a time.
     pub workers: usize,
-    /// Write the trace events of simulated cells beside the result.
+    /// Whether the trace events of simulated cells are written beside the result.
     pub trace: bool,
     /// How often cells are sampled.
     pub sample: Option<Every>,
-    /// With each sample of a simulated cell the map of its memory too.
+    /// Whether each sample of a simulated cell has the map of its memory, too.
     pub map: bool,
     /// Whether a workload may drop the caches of this machine.
     pub drop_caches: bool,
@@ -52,17 +52,17 @@ pub struct Plan {
 pub struct Session {
     /// The machine.
     pub machine: Machine,
-    /// The label of the kernel, with what tells its settings from those of other columns.
+    /// The label of the kernel, with the settings that tell this column from others.
     pub kernel: String,
-    /// That alone.
+    /// Those settings alone, as a label.
     pub label: Option<String>,
-    /// What is set there besides what the machine file says.
+    /// Settings beside those of the machine file.
     pub settings: Vec<(String, String)>,
-    /// Where it runs.
+    /// Where the session runs.
     pub place: Place,
-    /// How much memory a workload may map there.
+    /// How much memory a workload may map.
     pub cap: Bytes,
-    /// Its cells, in the order in which they run.
+    /// The cells of the session, in the order in which they run.
     pub keys: Vec<Key>,
 }
 
@@ -74,9 +74,9 @@ pub enum Place {
     Host,
     /// In a guest.
     Vm {
-        /// Its kernel.
+        /// The kernel of the guest.
         image: KernelImage,
-        /// What runs its instructions, by seed in turn.
+        /// The accelerators that run the instructions of the guest, by seed in turn.
         accelerators: Vec<Accelerator>,
         /// Every frame is recorded before each cell.
         frames: bool,
@@ -91,7 +91,7 @@ pub enum Place {
         twin_of: Option<Column>,
         /// Where memory stands at the start.
         start: Start,
-        /// Of a guest's twin, which is as fast as that guest: what runs the guest's instructions, by seed in turn.
+        /// Of a guest's twin, which is as fast as that guest: the accelerators of the guest, by seed in turn.
         accelerators: Vec<Accelerator>,
     },
 }
@@ -112,7 +112,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// What cells call it.
+    /// The name of the start in keys of cells.
     pub fn name(&self) -> String {
         match self {
             Self::Fresh => FRESH.to_owned(),
@@ -139,7 +139,7 @@ impl Session {
         Column { result: None, target: self.target(), kernel, machine }
     }
 
-    /// What workloads take for the memory of the machine, before it is there to be asked.
+    /// The memory of the machine as workloads plan with it, before the machine is there to be asked.
     pub fn memory(&self) -> Bytes {
         match self.place {
             Place::Host => self.cap,
@@ -197,7 +197,7 @@ impl Session {
     }
 }
 
-/// What a system has in memory before a run, and starts while it runs.
+/// A sentence about the memory that a system has before a run, and the programs that it starts meanwhile.
 fn in_words(system: System) -> String {
     let System { anonymous, kernel, percent, programs, varies } = system;
     let varied = if varies > 0 { format!(", each drawn {varies} % up or down") } else { String::new() };
@@ -207,7 +207,7 @@ fn in_words(system: System) -> String {
 }
 
 impl Place {
-    /// What runs the instructions of a guest with this seed.
+    /// The accelerator that runs the instructions of a guest with this seed.
     pub fn accelerator(&self, seed: u64) -> Option<Accelerator> {
         let Self::Vm { accelerators, .. } = self else { return None };
         Some(in_turn(accelerators, seed))
@@ -232,33 +232,34 @@ impl Place {
     }
 }
 
-/// What seed 1 takes first, seed 2 second and so on, over and over.
+/// The element for a seed: the first for seed 1, the second for seed 2 and so on, over and over.
 pub fn in_turn<T: Copy>(all: &[T], seed: u64) -> T {
     let turn = seed.saturating_sub(1) % all.len() as u64;
     all[usize::try_from(turn).expect("fewer than there are")]
 }
 
-/// What a result directory says about the run it holds, so that a resumed run is the same run.
+/// The identity of a run, as its result directory keeps it, so that a resumed run is the same run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Hash of the program's sources.
     pub program: String,
     /// Every cell, in the order of the experiment.
     pub keys: Vec<Key>,
-    /// The machine of each session, as a machine file, and what runs its instructions.
+    /// The machine of each session, as a machine file, and the accelerators of its guest.
     pub machines: Vec<(String, String)>,
-    /// What each simulated column is.
+    /// The simulated columns.
     pub simulated: Vec<Simulated>,
-    /// How its tables are laid out.
+    /// How the tables of the run are laid out.
     #[serde(default)]
     pub layout: Layout,
-    /// How often its cells were sampled: results without it lack something, and on a real kernel the sampler has a part in them.
+    /// How often the cells of the run were sampled. Results without samples lack something, and on a real kernel the sampler has
+    /// a part in the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<Every>,
     /// Whether simulated cells have maps of memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub map: bool,
-    /// How it is printed; none in results of earlier programs. Another one does not make another run.
+    /// How the result is printed; none in results of earlier programs. Another presentation does not make another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presentation: Option<Presentation>,
     /// The run as its user asked for it; none in results of earlier programs. Other words for it do not make another run.
@@ -269,13 +270,13 @@ pub struct Identity {
     pub lines: Option<Vec<String>>,
 }
 
-/// A simulated column: what it needs for explaining itself.
+/// A simulated column, with all that explains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Simulated {
     /// The column.
     #[serde(flatten)]
     pub column: Column,
-    /// Its kernel.
+    /// The kernel of the column.
     pub variant: Recorded,
     /// The release whose nearest rules these are, when nobody asked for them by name.
     pub chosen_for: Option<String>,
@@ -284,10 +285,10 @@ pub struct Simulated {
     /// Where memory stood at the start.
     #[serde(default)]
     pub start: Start,
-    /// What was in memory then, of a machine that says so, in words.
+    /// The contents of memory at the start, in words, of a machine that says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// What primitive operations take; of a guest's twin, with seed 1.
+    /// Prices of primitive operations; of a guest's twin, with seed 1.
     pub prices: Vec<prices::Used>,
     /// Of the twin of a guest that counts time in instructions: log2 of the nanoseconds that one takes, by seed in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -295,9 +296,9 @@ pub struct Simulated {
     /// Whether it is the twin of a guest whose instructions are translated in the host's time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_translated: bool,
-    /// What sharing a core means, where CPUs do.
+    /// The price of sharing a core, where CPUs do.
     pub shared_core: Option<prices::SharedCore>,
-    /// What the memory of each node gives to all CPUs together, where that is limited.
+    /// The bandwidth of each node's memory, for all CPUs together, where that is limited.
     pub bandwidth: Vec<Option<BytesPerSecond>>,
     /// How far memory is from each CPU, where it is not equally far everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,8 +334,8 @@ impl Plan {
         ))
     }
 
-    /// What makes two runs the same run. The machine imported from this host is left out: its free memory and its
-    /// automatic settings move by themselves.
+    /// The identity of the run: two runs with the same identity are the same run. The machine imported from this host is left
+    /// out, as its free memory and its automatic settings move by themselves.
     pub fn identity(&self) -> Identity {
         let machine = |session: &Session| match &session.place {
             Place::Host | Place::Sim { twin_of: Some(_), .. } => (String::new(), session.target().to_string()),

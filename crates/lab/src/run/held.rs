@@ -26,7 +26,7 @@ pub(super) struct Known {
     pub(super) is_sealed: bool,
 }
 
-/// What the result in `directory` is the result of.
+/// The identity of the run whose result lies in `directory`.
 pub(super) fn read_identity(directory: &Path) -> Result<Identity, UsageError> {
     identity(directory).map(|known| known.identity)
 }

@@ -35,10 +35,10 @@ pub enum Causes {
     Required,
 }
 
-/// What is printed of a result, and how.
+/// The parts of a result that are printed, and their form.
 #[derive(Clone, Copy, Debug)]
 pub struct Print {
-    /// In which form.
+    /// The form.
     pub format: Format,
     /// Whether with times by cause.
     pub causes: Causes,

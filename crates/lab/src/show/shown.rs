@@ -132,7 +132,7 @@ pub(super) fn strange(shown: &[Shown]) -> Option<usize> {
     (1..shown.len()).find(|at| first.is_disjoint(&of(&shown[*at])))
 }
 
-/// What was left out, for the end of a report.
+/// The cells that were left out, for the end of a report.
 fn skips(records: &[Record]) -> Vec<Skipped> {
     let skipped = |record: &Record| match record {
         Record::Skipped(skipped) => Some(skipped.clone()),

@@ -150,7 +150,7 @@ pub fn recipe(name: &str, unmovable: Share, blocks: Share) -> Result<Recipe, Str
     Recipe::new(name, unmovable, blocks)
 }
 
-/// What a state by recipe may map: all that there is. It is free again before the workload.
+/// The memory that a recipe may map: all of the machine's. That memory is free again before the workload.
 pub(crate) fn room_for_state(machine: &Machine) -> Bytes {
     // Three times, as it maps more than it touches, and huge pages beside that.
     machine.memory() * 3

@@ -7,16 +7,16 @@ pub const WIDTH: usize = 80;
 
 /// A change that is separated from none, and large enough to matter.
 pub(super) const STAR: char = '*';
-/// Something was chosen so that the published value comes out.
+/// A price that was chosen so that the published value comes out.
 pub(super) const FITTED: char = 'f';
-/// It is known that the published value does not come out.
+/// A published value that is known not to come out.
 pub(super) const WRONG: char = '!';
 
 /// From here on a ratio is easier to read than a percentage.
 const MANY_TIMES: f64 = 10.0;
 /// A number that was nought: the number itself is its size.
 pub(crate) const NEW: &str = "new";
-/// The same of a kernel and its model.
+/// A number of a model where its kernel has nought.
 const OVER_ZERO: &str = "over 0";
 /// A range of runs that print the same number.
 pub(super) const SAME: &str = "=";

@@ -43,7 +43,7 @@ impl World {
         let kernel = self.own();
         self.kernels[kernel].mm.expose_to_oom(space);
         let from = if self.tasks.is_empty() { self.begin } else { self.now() };
-        // It may run anywhere; those that it spreads are pinned, as on the host.
+        // The first task may run anywhere; the tasks that it spreads are pinned, as on the host.
         let is_free = self.tasks.is_empty() || on == Placement::Free;
         let allowed = if is_free { Vec::new() } else { vec![cpu] };
         let parent = self.tasks.get(self.current.0 as usize);
@@ -148,7 +148,7 @@ impl World {
 
     /// Ends the wait of a blocked task.
     pub(crate) fn answer(&mut self, task: TaskId, answer: Answer, at: Time) {
-        // It may have been killed while it waited.
+        // The task may have been killed while it waited.
         let TaskState::Blocked = self.tasks[task.0 as usize].state else { return };
         self.tasks[task.0 as usize].state = TaskState::Answered(answer);
         self.wake(task, at, Enqueue::Woken);
@@ -326,7 +326,7 @@ impl World {
             }
             Wait::Queue | Wait::Yield => unreachable!("nobody would wake it yet"),
         };
-        // What it waits for may have come while it was on its way to wait.
+        // The event may have come while the task was on its way to wait for it.
         let until = until.max(from);
         task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
         task.sleeps_until = Some(until);

@@ -26,11 +26,11 @@ const TRANSPARENT: [&str; 10] =
 pub(super) struct Ty {
     /// Paths from the crate's root.
     pub(super) within: Vec<String>,
-    /// How many options, lists and the like are around the first of them.
+    /// How many options, lists and the like are around the first type of `within`.
     pub(super) wraps: usize,
-    /// Whether the type could be told; with nothing within, it is none of the crate.
+    /// Whether the type could be told. A type that is known and has nothing within is none of the crate.
     pub(super) is_known: bool,
-    /// Of a closure: its parameters.
+    /// The parameters of a closure.
     pub(super) inputs: Vec<Ty>,
 }
 
@@ -323,7 +323,7 @@ impl<'a> Types<'a> {
         Ty { wraps, is_known: true, ..held }
     }
 
-    /// What the arguments of a generic type hold, a value before its key.
+    /// The types of the crate within the arguments of a generic type, those of a value before those of its key.
     fn arguments(&self, place: &Place, arguments: &PathArguments) -> Ty {
         let PathArguments::AngleBracketed(arguments) = arguments else { return Ty::foreign() };
         let types = arguments.args.iter().filter_map(|argument| match argument {
