@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Finding;
+use super::{Finding, tree};
 
 /// Where the table stands.
 pub(super) const TABLE: &str = "crates/mm/src/lib.rs";
@@ -24,8 +24,7 @@ pub(super) fn check(text: &str, files: &[String]) -> Vec<Finding> {
     }
     let has_row =
         |file: &&str| named.iter().any(|(_, name)| name == file || (name.ends_with('/') && file.starts_with(name)));
-    let is_test = |file: &str| file.ends_with("/tests.rs") || file.contains("/tests/");
-    for file in here.iter().filter(|file| **file != "lib.rs" && !is_test(file)) {
+    for file in here.iter().filter(|file| **file != "lib.rs" && !tree::is_test(file)) {
         if !has_row(file) {
             findings.push(Finding::new(TABLE, 1, format!("the table of files lacks `{file}`, or its folder")));
         }

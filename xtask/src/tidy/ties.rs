@@ -23,6 +23,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
+use super::tree::is_test;
 use scope::Tree;
 use types::Types;
 
@@ -64,5 +65,5 @@ pub(super) fn of_crates(sources: &[(String, String)]) -> Result<BTreeMap<String,
 fn place(path: &str) -> Option<(&str, &str)> {
     let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let is_rust = Path::new(file).extension().is_some_and(|extension| extension == "rs");
-    (is_rust && !file.ends_with("tests.rs") && !file.contains("tests/")).then_some((name, file))
+    (is_rust && !is_test(file)).then_some((name, file))
 }

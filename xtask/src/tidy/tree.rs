@@ -24,6 +24,11 @@ pub(super) fn files(root: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
+/// Does a source file hold tests alone? Modules of tests are called `tests`.
+pub(super) fn is_test(file: &str) -> bool {
+    file.split('/').any(|part| part == "tests" || part == "tests.rs")
+}
+
 /// Folders and source files named after nothing.
 pub(super) fn check_name(path: &str) -> Option<Finding> {
     let mut parts = path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
@@ -75,6 +80,16 @@ mod tests {
         }
         assert!(check_module_name("a.rs", 7, "mod miscible;").is_none());
         assert!(check_module_name("a.rs", 7, "use utils::x;").is_none());
+    }
+
+    #[test]
+    fn files_of_tests_are_called_so_as_a_whole() {
+        for test in ["tests.rs", "zone/tests.rs", "zone/tests/lab.rs", "crates/mm/src/zone/tests.rs"] {
+            assert!(is_test(test), "{test}");
+        }
+        for product in ["mmtests.rs", "mmtests/read.rs", "contests/a.rs", "zone.rs"] {
+            assert!(!is_test(product), "{product}");
+        }
     }
 
     #[test]
