@@ -5,9 +5,20 @@ use units::{NodeId, Pfn};
 
 use crate::{Mm, SpaceId, memory::frame::ControlId};
 
-/// A kernel thread of memory management.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Daemon {
+macro_rules! daemons {
+    ($($(#[doc = $about:literal])* $daemon:ident,)*) => {
+        /// A kernel thread of memory management.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Daemon { $($(#[doc = $about])* $daemon,)* }
+
+        impl Daemon {
+            /// Every one, in the order in which they are started, and in which those are told that one step has woken.
+            pub const ALL: &[Self] = &[$(Self::$daemon,)*];
+        }
+    };
+}
+
+daemons! {
     /// Keeps memory of a node free.
     Kswapd,
     /// Writes files to the disk.
@@ -24,20 +35,6 @@ pub enum Daemon {
     CacheReap,
     /// Takes memory from a guest for its host: another such worker.
     Balloon,
-}
-
-impl Daemon {
-    /// Every one, in the order in which they are started, and in which those are told that one step has woken.
-    pub const ALL: &[Self] = &[
-        Self::Kswapd,
-        Self::Flusher,
-        Self::Kcompactd,
-        Self::Khugepaged,
-        Self::ThpThread,
-        Self::Reporter,
-        Self::CacheReap,
-        Self::Balloon,
-    ];
 }
 
 /// News of a step for others, in the order in which they are told.
