@@ -12,7 +12,7 @@ use workloads::{Workload, will_it_scale::LEAST_REPORTED};
 use crate::{
     footprint,
     machine::Machine,
-    plan::{Identity, Place, Session, Simulated},
+    plan::{Identity, Place, Session, SimulatedColumn},
     run::SIMULATED_MACHINE,
     simulated,
     source::Source,
@@ -56,7 +56,7 @@ fn fill_cell(cell: &mut Cell, names: &BTreeSet<String>) {
 }
 
 /// Names of all counters that a system has; none where the result does not say.
-fn counted_by(system: &System, simulated: &[Simulated]) -> Vec<String> {
+fn counted_by(system: &System, simulated: &[SimulatedColumn]) -> Vec<String> {
     if system.target != Target::Sim {
         return of_captures(system);
     }

@@ -21,7 +21,7 @@ use workloads::Workload;
 
 pub use self::{
     asked::Asked,
-    data::{Identity, Place, Plan, Session, Simulated, Start, in_turn},
+    data::{Identity, Place, Plan, Session, SimulatedColumn, Start, in_turn},
     every::Every,
     grid::task_counts,
     request::{AcceleratorChoice, Request, TIMEOUT_S, TIMEOUT_S_MAX},

@@ -176,10 +176,10 @@ impl Session {
         (self.files() > Bytes(0) || swap > Bytes(0)).then(|| Disk::new(self.files(), swap, accelerator))
     }
 
-    fn simulated(&self) -> Option<Simulated> {
+    fn simulated(&self) -> Option<SimulatedColumn> {
         let Place::Sim { variant, chosen_for, twin_of, start, accelerators } = &self.place else { return None };
         let machine = self.place.as_fast_as_its_guest(self.machine.clone(), 1);
-        Some(Simulated {
+        Some(SimulatedColumn {
             column: self.column(),
             variant: Recorded::of(variant),
             chosen_for: chosen_for.clone(),
@@ -248,7 +248,7 @@ pub struct Identity {
     /// The machine of each session, as a machine file, and the accelerators of its guest.
     pub machines: Vec<(String, String)>,
     /// The simulated columns.
-    pub simulated: Vec<Simulated>,
+    pub simulated: Vec<SimulatedColumn>,
     /// How the tables of the run are laid out.
     #[serde(default)]
     pub layout: Layout,
@@ -272,7 +272,7 @@ pub struct Identity {
 
 /// A simulated column, with all that explains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Simulated {
+pub struct SimulatedColumn {
     /// The column.
     #[serde(flatten)]
     pub column: Column,

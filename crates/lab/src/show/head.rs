@@ -5,7 +5,7 @@ use report::{Column, Target};
 use super::{rules, shown::Shown};
 use crate::{
     machine::{self, TRANSLATED_NS},
-    plan::{Simulated, Start},
+    plan::{SimulatedColumn, Start},
     prices, state,
 };
 
@@ -46,7 +46,7 @@ pub(super) fn head(shown: &Shown) -> String {
 }
 
 /// What a simulated column is: whose rules, and what its numbers are worth.
-fn simulated(what: &Simulated) -> String {
+fn simulated(what: &SimulatedColumn) -> String {
     let Column { kernel, machine, .. } = &what.column;
     let mut words = vec![format!("sim  {kernel} on {machine}")];
     let twin = |real: &Column| format!("twin of {} {} on {}", real.target, real.kernel, real.machine);
@@ -77,7 +77,7 @@ fn simulated(what: &Simulated) -> String {
 }
 
 /// How far memory was from the CPUs of a column: of machines that say so, and of workloads whose times it decides.
-fn distances(shown: &Shown, what: &Simulated) -> String {
+fn distances(shown: &Shown, what: &SimulatedColumn) -> String {
     match &what.latency {
         Some(latency) => format!("     {}\n", latency.summary()),
         None if measures_distances(shown, what) => format!("     {}\n", machine::FLAT),
@@ -86,7 +86,7 @@ fn distances(shown: &Shown, what: &Simulated) -> String {
 }
 
 /// Whether the workload of a column is about how far memory is.
-fn measures_distances(shown: &Shown, what: &Simulated) -> bool {
+fn measures_distances(shown: &Shown, what: &SimulatedColumn) -> bool {
     let mut cells = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
     let far_and_near = [workloads::numa_access::INFO.name, workloads::numa_probe::INFO.name];
     cells.any(|cell| far_and_near.contains(&cell.key.workload.as_str()))
@@ -94,7 +94,7 @@ fn measures_distances(shown: &Shown, what: &Simulated) -> bool {
 
 /// Says that times cannot tell nodes apart, where some simulated column has a machine without distances.
 pub(super) fn flat(shown: &Shown) -> Option<String> {
-    let is_flat = |what: &&Simulated| what.latency.is_none() && measures_distances(shown, what);
+    let is_flat = |what: &&SimulatedColumn| what.latency.is_none() && measures_distances(shown, what);
     shown.simulated.iter().find(is_flat).map(|_| format!("sim: {}", machine::FLAT))
 }
 
@@ -104,7 +104,7 @@ fn short(hash: &str) -> &str {
 }
 
 /// What was drawn of the states that the cells of a column started from: of the first, as the others differ by numbers.
-fn state_notes(shown: &Shown, what: &Simulated) -> String {
+fn state_notes(shown: &Shown, what: &SimulatedColumn) -> String {
     let states = shown.cells.iter().filter(|cell| cell.key.column() == what.column);
     let mut states = states.filter_map(|cell| Some((&cell.key.case, cell.measured.detail.get(state::DETAIL)?)));
     let Some((case, state)) = states.next() else { return String::new() };

@@ -3,13 +3,13 @@
 use mm::rules::variant::major_minor;
 use report::{WIDTH, short::text::fold};
 
-use crate::plan::Simulated;
+use crate::plan::SimulatedColumn;
 
 /// Settings and builds of distributions that no variant has, whatever its release.
 const OF_DISTRIBUTIONS: &str = "MGLRU and memory cgroups where a distribution has them on";
 
 /// Lines for above the tables; none where every column has the rules of its release, and all that its release brought.
-pub(super) fn lines(simulated: &[Simulated]) -> Vec<String> {
+pub(super) fn lines(simulated: &[SimulatedColumn]) -> Vec<String> {
     let (mut whose, mut lacks): (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
     for column in simulated {
         let others = of_another(column);
@@ -26,7 +26,7 @@ pub(super) fn lines(simulated: &[Simulated]) -> Vec<String> {
 }
 
 /// `v5.15: rules of 5.14`, of a column whose rules are not those of the release that it is of.
-fn of_another(column: &Simulated) -> Option<String> {
+fn of_another(column: &SimulatedColumn) -> Option<String> {
     let bare = |name: &str| name.trim_start_matches('v').to_owned();
     if let Some((release, rules)) = &column.variant.stands_in {
         return Some(format!("{release}: rules of {}", bare(rules)));
@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn columns_say_whose_rules_they_have_and_what_their_releases_lack() {
         let of = |names: &[(&str, Option<&str>)]| {
-            let columns: Vec<Simulated> = names.iter().map(|(name, release)| simulated_by(name, *release)).collect();
+            let columns: Vec<SimulatedColumn> =
+                names.iter().map(|(name, release)| simulated_by(name, *release)).collect();
             lines(&columns)
         };
         assert_eq!(of(&[("v6.1", None), ("v4.1-rc2+1", None), ("v6.1", Some("6.1.0-25-amd64"))]), [""; 0]);

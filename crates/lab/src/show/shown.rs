@@ -10,7 +10,7 @@ use report::{Cell, Published, Record, Report, Skipped, System, Target};
 use super::{print::Causes, zones::ZoneTables};
 use crate::{
     mmtests::Like,
-    plan::{Seeds, Simulated},
+    plan::{Seeds, SimulatedColumn},
     presentation::Presentation,
     provenance,
     results::contents_like,
@@ -37,7 +37,7 @@ pub(crate) struct Shown {
     /// The series whose tables these are.
     pub(super) published: Option<Published>,
     pub(super) zones: Vec<ZoneTables>,
-    pub(super) simulated: Vec<Simulated>,
+    pub(super) simulated: Vec<SimulatedColumn>,
     /// The run of this result once more, where it is known what was asked for.
     pub(super) again: Option<Again>,
     /// Where time by cause was asked for and is not known.

@@ -8,7 +8,7 @@ use report::{Check, Measured, Record, Run, SCHEMA, Store, System};
 use super::*;
 use crate::{
     evidence,
-    plan::{Identity, Simulated},
+    plan::{Identity, SimulatedColumn},
     presentation::Presentation,
     recordings::recording,
     run::IDENTITY_FILE,
@@ -66,9 +66,9 @@ fn run() -> Run {
 }
 
 /// A simulated column of the variant of a name, which may have been chosen for a release.
-pub(super) fn simulated_by(name: &str, chosen_for: Option<&str>) -> Simulated {
+pub(super) fn simulated_by(name: &str, chosen_for: Option<&str>) -> SimulatedColumn {
     let variant = crate::variant::load(name).expect(name);
-    Simulated {
+    SimulatedColumn {
         column: report::Column {
             result: None,
             target: Target::Sim,

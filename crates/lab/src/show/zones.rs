@@ -15,7 +15,7 @@ use units::Frames;
 use crate::{
     arithmetic::{self, ComputedZone, ComputedZones, Figures, Phase, ZoneComparison},
     machine::Machine,
-    plan::Simulated,
+    plan::SimulatedColumn,
     run::SIMULATED_MACHINE,
     source::Source,
     variant::Recorded,
@@ -41,7 +41,7 @@ pub(super) struct ZoneTables {
 impl ZoneTables {
     /// Of a system; of a simulated one, `simulated` says which rules it has, of a real one `kept`, by its release. Where the
     /// result does not say, a real kernel is held against what is known of it today.
-    pub(super) fn of(system: &System, simulated: &[Simulated], kept: &BTreeMap<String, Recorded>) -> Self {
+    pub(super) fn of(system: &System, simulated: &[SimulatedColumn], kept: &BTreeMap<String, Recorded>) -> Self {
         let column = system.column();
         let mut tables = Self { column, comparisons: Vec::new(), computed: None, problems: Vec::new() };
         let rules = simulated.iter().find(|what| what.column == tables.column);
@@ -98,7 +98,7 @@ impl ZoneTables {
 }
 
 /// The zones of a simulated machine, which is recorded as a machine file.
-fn compute(what: &Simulated, machine: &str) -> Result<ComputedZones, String> {
+fn compute(what: &SimulatedColumn, machine: &str) -> Result<ComputedZones, String> {
     let source = Source::from_text(format!("{}.toml", what.column.machine), machine);
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;
     let today = variant::built_in(&what.variant.name).or(variant::all().last()).expect("there are some");
