@@ -2,12 +2,12 @@
 
 mod thp;
 
+use mm::memory::backing::{Discard, HostSpec};
 use mm::{
     MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
     file::disk::{DiskMedium, DiskSpec, Filesystem},
     guest::{
         balloon::{BalloonSpec, Leaves},
-        host::{Discard, HostSpec},
         reporting::ReportingSpec,
     },
     rules::variant::BalloonDeflates,

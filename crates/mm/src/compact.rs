@@ -36,7 +36,6 @@ use crate::{
 };
 
 pub(crate) use control::CompactControl;
-pub use suitable::FreeBlocks;
 pub use zone::ZoneCompact;
 
 /// How much effort compaction makes (`enum compact_priority`), the least first.
@@ -76,17 +75,6 @@ pub(crate) enum CompactResult {
     Contended,
     /// There is a block now.
     Success,
-}
-
-/// Should a zone be compacted?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Suitable {
-    /// There are too few free frames.
-    Skipped,
-    /// There is a block already.
-    Success,
-    /// Yes.
-    Continue,
 }
 
 /// The reason why asynchronous compaction ended.
@@ -204,7 +192,7 @@ impl DirectCompact {
     fn after_zone(&mut self, mm: &mut Mm, cx: &Cx, zone: ZoneIndex, result: CompactResult) -> bool {
         let result = if self.captured.is_some() { CompactResult::Success } else { result };
         self.best = self.best.max(result);
-        let compact = &mut mm.zones[zone].compact;
+        let compact = &mut mm.zone_compacts[zone];
         if result == CompactResult::Success {
             compact.reset_deferral(self.request.order, false);
             return true;
@@ -212,9 +200,9 @@ impl DirectCompact {
         if matches!(result, CompactResult::Complete | CompactResult::PartialSkipped) {
             let order = self.request.order;
             if mm.variant().compact_defers_by_reason {
-                mm.zones[zone].defer_until_freed(order);
+                mm.zone_compacts[zone].defer_until_freed(order, mm.zones[zone].buddy.free_frames());
             } else if self.priority > CompactPriority::Async {
-                mm.zones[zone].compact.defer(order);
+                mm.zone_compacts[zone].defer(order);
             }
         }
         self.priority == CompactPriority::Async && cx.need_resched()
@@ -238,11 +226,11 @@ impl DirectCompact {
         }
         let helps = mm.zones[zone].is_ok(order, Mark::Low, highest, urgency, mm.variant());
         if helps {
-            mm.zones[zone].compact.reset_deferral(order, false);
+            mm.zone_compacts[zone].reset_deferral(order, false);
         } else if self.priority > CompactPriority::Async
             && matches!(result, CompactResult::Complete | CompactResult::PartialSkipped)
         {
-            mm.zones[zone].compact.defer(order);
+            mm.zone_compacts[zone].defer(order);
         }
         // The zones that are left out may not be contended.
         self.all_locked &= !helps && !is_sched;
@@ -286,7 +274,7 @@ impl DirectCompact {
         let block = captured.or_else(|| mm.alloc_above_min(cx, &self.request));
         if let Some(pfn) = block {
             mm.frames.set(pfn, crate::Frame::Kernel { order, mobility: self.request.mobility });
-            let compact = &mut mm.zone_of_mut(pfn).compact;
+            let compact = mm.zone_compact_of_mut(pfn);
             compact.blockskip_flush = false;
             compact.reset_deferral(order, true);
         }

@@ -5,6 +5,5 @@
 //! mistakes that tests make in them. Files here use floors 0 to 5. Begin with `reporting.rs`.
 
 pub mod balloon;
-pub mod host;
 pub mod mistake;
 pub mod reporting;

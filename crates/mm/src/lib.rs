@@ -127,7 +127,10 @@ pub use self::{
 };
 
 use self::{
-    compact::kcompactd::Compaction,
+    compact::{
+        ZoneCompact,
+        kcompactd::{Compaction, Kcompactd},
+    },
     file::page_cache::PageCache,
     folio::{folio_lock::FolioWaits, lru::Lru},
     memory::{
@@ -135,19 +138,21 @@ use self::{
         cost::{Latency, Prices, latency::Beside},
         cx::Cx,
         event::Counters,
+        last_fault::LastFaults,
         lru_kind::LruKind,
         news::News,
         pageblock::ZoneIndex,
         per_zone::PerZone,
         slab::Slabs,
     },
-    reclaim::shrinker::Shrinkers,
+    numa::numa_balancing::balances_numa,
+    reclaim::{kswapd::Kswapd, shrinker::Shrinkers},
     slow::oom::Oom,
     space::huge_zero::HugeZero,
     swap::Swap,
     thp::{
         Thp,
-        khugepaged::{Khugepaged, ThpAvail},
+        khugepaged::{Khugepaged, ThpAvail, ThpThread},
     },
 };
 use crate::space::rmap::Rmap;
@@ -207,7 +212,7 @@ pub struct Mm {
     pins: space::rmap::Pins,
     oom: Oom,
     /// The host below, where this memory is a guest's.
-    host: Option<Box<guest::host::Host>>,
+    host: Option<Box<memory::backing::Host>>,
     /// The device that takes reports of free blocks, if there is one.
     reporting: Option<Box<guest::reporting::Reporting>>,
     /// The pattern written over freed pages, and whether the balloon's device knows of it (`VIRTIO_BALLOON_F_PAGE_POISON`).
@@ -215,6 +220,8 @@ pub struct Mm {
     device_knows_poison: bool,
     /// The guest's balloon, if there is one.
     balloon: Option<Box<guest::balloon::Balloon>>,
+    /// The last fault at each page, where automatic NUMA balancing is on.
+    last_faults: Option<Box<LastFaults>>,
     /// Automatic NUMA balancing, where that is on.
     numa: Option<Box<numa::numa_balancing::NumaBalancing>>,
     /// News that other tasks and threads have not heard of yet.
@@ -223,6 +230,16 @@ pub struct Mm {
     /// The zone that is tried first, if it is the preferred node's own: by the node's number and the highest zone.
     homes: Vec<[ZoneIndex; ZoneKind::ALL.len()]>,
     nodes: PerNode<Node>,
+    /// Threads that keep memory of nodes free.
+    pub kswapds: PerNode<Kswapd>,
+    /// Threads that compact nodes.
+    kcompactds: PerNode<Kcompactd>,
+    /// Threads that allocate huge pages for faults; idle but by a rule.
+    pub thp_threads: PerNode<ThpThread>,
+    /// How far compaction of each zone has come, and how it has gone lately.
+    zone_compacts: PerZone<ZoneCompact>,
+    /// `vm.extfrag_threshold`, in thousandths.
+    extfrag_threshold: u32,
     cpu_nodes: Vec<NodeId>,
     variant: Variant,
 }
@@ -250,15 +267,16 @@ impl Mm {
         let figures = zone_figures(&machine.view(), settings, &variant);
         let mut zones = Vec::new();
         let mut places = Vec::new();
+        let mut zone_compacts = Vec::new();
         for node in &machine.nodes {
             for spec in node.managed_zones() {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
-                let orders = (machine.pageblock_order, machine.max_order);
-                let mut zone = ZoneState::new(spec, figures, orders, &cpu_nodes);
+                let mut zone = ZoneState::new(spec, figures, machine.max_order, &cpu_nodes);
                 zone.boost_factor = settings.watermark_boost_factor;
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 zones.push(zone);
+                zone_compacts.push(ZoneCompact::new(spec.start, spec.end(), machine.pageblock_order));
                 places.push((node.id, spec.kind));
             }
         }
@@ -299,11 +317,18 @@ impl Mm {
             on_free: memory::poison::OnFree::of(settings),
             device_knows_poison: settings.device_knows_poison,
             balloon: None,
+            last_faults: balances_numa(machine, &variant, settings)
+                .then(|| Box::new(LastFaults::new(machine, variant.numa_splits_false_sharing))),
             numa: numa::numa_balancing::NumaBalancing::of(machine, &variant, settings),
             news: Vec::new(),
             zones: PerZone::new(zones),
             homes,
             nodes,
+            kswapds: PerNode::new(machine, |_| Kswapd::default()),
+            kcompactds: PerNode::new(machine, |_| Kcompactd::default()),
+            thp_threads: PerNode::new(machine, |_| ThpThread::default()),
+            zone_compacts: PerZone::new(zone_compacts),
+            extfrag_threshold: settings.extfrag_threshold,
             cpu_nodes,
             variant,
         }
@@ -315,6 +340,7 @@ impl Mm {
         self.swappiness = settings.swappiness;
         self.cache.apply_settings(settings);
         self.compaction.apply_settings(settings);
+        self.extfrag_threshold = settings.extfrag_threshold;
         for figures in zone_figures(machine, settings, &self.variant) {
             let is_its = |zone: &&mut ZoneState| zone.node == figures.node && zone.kind == figures.kind;
             if let Some(zone) = self.zones.iter_mut().find(is_its) {
@@ -381,6 +407,12 @@ impl Mm {
     pub(crate) fn zone_of_mut(&mut self, pfn: Pfn) -> &mut ZoneState {
         let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no zone");
         &mut self.zones[zone]
+    }
+
+    /// How far compaction has come in the zone of a frame that the buddy allocator manages.
+    pub(crate) fn zone_compact_of_mut(&mut self, pfn: Pfn) -> &mut ZoneCompact {
+        let zone = self.frames.blocks.zone(pfn).expect("a reserved frame is of no zone");
+        &mut self.zone_compacts[zone]
     }
 
     /// The node of a frame that the buddy allocator manages.

@@ -6,7 +6,9 @@
 //! request, from the zonelist to a block.
 
 pub mod alloc;
+pub mod backing;
 pub(crate) mod bandwidth;
+pub mod bell;
 pub(crate) mod block_census;
 pub mod buddy;
 pub mod cost;
@@ -14,6 +16,7 @@ pub mod cx;
 pub mod event;
 pub mod fallback;
 pub mod frame;
+pub mod last_fault;
 pub mod line;
 pub mod list;
 pub(crate) mod list_order;
@@ -32,6 +35,7 @@ pub mod slab;
 pub mod spin;
 pub(crate) mod splitmix;
 pub mod step;
+pub mod suitable;
 pub mod tlb;
 pub mod watermark;
 pub mod zone_state;

@@ -44,10 +44,6 @@ pub(crate) use direct::{DirectReclaim, compact_gap};
 /// Where reclaim begins: each pass looks at one frame in 2^12.
 // DEF_PRIORITY, include/linux/mmzone.h (v6.1).
 pub(crate) const DEF_PRIORITY: u8 = 12;
-/// Runs without success after which a node is left to direct reclaim.
-// MAX_RECLAIM_RETRIES, mm/internal.h (v6.1).
-pub(crate) const RETRIES_MAX: u32 = 16;
-
 /// The task or thread that reclaims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reclaimer {

@@ -181,7 +181,7 @@ impl AllocControl {
     fn run_phase(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, phase: Phase) -> Next {
         let is_fixed = mm.variant().slow_path == SlowPath::Fixed;
         match phase {
-            Phase::Enter if stall::applies(&self.request, mm.variant()) => self.stall(mm, cx),
+            Phase::Enter if crate::memory::alloc::stalls_for_block(&self.request, mm.variant()) => self.stall(mm, cx),
             Phase::Stalled { since } => self.end_stall(mm, cx, since),
             Phase::Enter => Next::Phase(Phase::Begin),
             Phase::Begin if is_fixed => self.begin_fixed(),

@@ -50,8 +50,9 @@ use std::{cell::RefCell, rc::Rc};
 use mm::{
     MachineSpec, Marks, Mm, Settings, Variant,
     file::disk::DiskSpec,
-    guest::{balloon::BalloonSpec, host::HostSpec, reporting::ReportingSpec},
+    guest::{balloon::BalloonSpec, reporting::ReportingSpec},
     memory::{
+        backing::HostSpec,
         cost::{Latency, Prices, Spent},
         event::Counters,
     },

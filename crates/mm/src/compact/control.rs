@@ -8,15 +8,14 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
-    compact::{
-        CompactPriority, CompactResult, Contention, Suitable, free_scanner::FreeScan, migrate_scanner::MigrateScan,
-    },
+    compact::{CompactPriority, CompactResult, Contention, free_scanner::FreeScan, migrate_scanner::MigrateScan},
     memory::{
         cx::Cx,
         event::Event,
         frame::{Held, Holdings},
         pageblock::{MigrateType, ZoneIndex},
         step::{RUN, Step, Wait},
+        suitable::Suitable,
     },
     migrate::{Migrate, MigrateMode, Migrating},
     rules::{
@@ -337,35 +336,35 @@ impl CompactControl {
                 Suitable::Success => return Next::Done(CompactResult::Success),
                 Suitable::Continue => {}
             }
-            let Mm { frames, zones, variant, .. } = mm;
-            let zone = &mut zones[self.zone];
-            if zone.compact.is_restarting(order) {
+            let Mm { frames, zones, zone_compacts, variant, .. } = mm;
+            let (zone, compact) = (&zones[self.zone], &mut zone_compacts[self.zone]);
+            if compact.is_restarting(order) {
                 if variant.compact_clears_selectively {
-                    zone.reset_isolation_suitable(frames, cx);
+                    compact.reset_isolation_suitable(zone, frames, cx);
                 } else {
                     // Even if no task has looked at all of it since.
-                    zone.reset_all(frames, cx);
+                    compact.reset_all(zone, frames, cx);
                 }
             }
         }
         let pageblock = mm.frames.blocks.order();
-        let zone = &mut mm.zones[self.zone];
+        let (zone, compact) = (&mm.zones[self.zone], &mut mm.zone_compacts[self.zone]);
         let sync = usize::from(self.mode != MigrateMode::Async);
         if self.whole_zone {
             (self.migrate_pfn, self.free_pfn) = (zone.start, Pfn(zone.end.0 - 1).align_down(pageblock));
         } else {
             let inside = |pfn| zone.start <= pfn && pfn < zone.end;
-            if !inside(zone.compact.cached_free) {
-                zone.compact.cached_free = Pfn(zone.end.0 - 1).align_down(pageblock);
+            if !inside(compact.cached_free) {
+                compact.cached_free = Pfn(zone.end.0 - 1).align_down(pageblock);
             }
-            if !inside(zone.compact.cached_migrate[sync]) {
-                zone.compact.cached_migrate = [zone.start; 2];
+            if !inside(compact.cached_migrate[sync]) {
+                compact.cached_migrate = [zone.start; 2];
             }
-            self.free_pfn = zone.compact.cached_free;
-            self.migrate_pfn = zone.compact.cached_migrate[sync];
-            self.whole_zone = zone.compact.init_migrate.is_some_and(|first| self.migrate_pfn <= first);
+            self.free_pfn = compact.cached_free;
+            self.migrate_pfn = compact.cached_migrate[sync];
+            self.whole_zone = compact.init_migrate.is_some_and(|first| self.migrate_pfn <= first);
         }
-        let cached = mm.zones[self.zone].compact.cached_migrate;
+        let cached = mm.zone_compacts[self.zone].cached_migrate;
         self.update_cached = mm.variant().compact_syncs_cached && sync == 0 && cached[0] == cached[1];
         mm.lru_add_drain(cx);
         Next::Later(Phase::Look)
@@ -391,10 +390,10 @@ impl CompactControl {
         if self.have_met(mm) {
             let is_direct = self.is_direct();
             let pageblock = mm.frames.blocks.order();
-            let zone = &mut mm.zones[self.zone];
-            zone.compact.reset_cached(zone.start, zone.end, pageblock);
+            let (zone, compact) = (&mm.zones[self.zone], &mut mm.zone_compacts[self.zone]);
+            compact.reset_cached(zone.start, zone.end, pageblock);
             // kcompactd leaves it to those who wait for memory to have everything looked at again.
-            zone.compact.blockskip_flush |= is_direct;
+            compact.blockskip_flush |= is_direct;
             return Some(if self.whole_zone { CompactResult::Complete } else { CompactResult::PartialSkipped });
         }
         let verdict = match (self.reason, self.order) {
@@ -447,7 +446,7 @@ impl CompactControl {
     fn after_isolation(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         if self.sources.is_empty() {
             if self.update_cached {
-                let cached = &mut mm.zones[self.zone].compact.cached_migrate;
+                let cached = &mut mm.zone_compacts[self.zone].cached_migrate;
                 cached[1] = cached[0];
             }
             return self.check_drain(mm, cx);
@@ -508,7 +507,7 @@ impl CompactControl {
     fn release(&mut self, mm: &mut Mm, cx: &mut Cx, result: CompactResult) -> Next {
         let highest = self.targets.iter().max().map(|pfn| pfn.align_down(mm.frames.blocks.order()));
         if let Some(highest) = highest {
-            let cached = &mut mm.zones[self.zone].compact.cached_free;
+            let cached = &mut mm.zone_compacts[self.zone].cached_free;
             *cached = highest.max(*cached);
         }
         for _ in 0..RUN {

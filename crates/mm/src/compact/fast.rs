@@ -212,7 +212,7 @@ impl CompactControl {
         let zone = &mm.zones[self.zone];
         if mm.variant().compact_clears_selectively {
             // Nothing says where that is, until marks have been cleared for the first time.
-            return zone.compact.init_free.is_none_or(|last| self.free_pfn >= last);
+            return mm.zone_compacts[self.zone].init_free.is_none_or(|last| self.free_pfn >= last);
         }
         self.free_pfn == Pfn(zone.end.0 - 1).align_down(mm.frames.blocks.order())
     }
@@ -239,7 +239,7 @@ impl CompactControl {
             }
         }
         let size = if mm.variant().compact_marks_searched { mm.frames.blocks.order().frames() } else { 0 };
-        let cached = &mut mm.zones[self.zone].compact.cached_free;
+        let cached = &mut mm.zone_compacts[self.zone].cached_free;
         if let Some(highest) = highest.filter(|highest| *highest >= *cached) {
             *cached = Pfn(highest.0.saturating_sub(size));
         }

@@ -200,7 +200,7 @@ impl CompactControl {
     fn note_searched(&self, mm: &mut Mm, start: Pfn, block: &BlockScan) {
         if block.at == block.end {
             mm.frames.blocks.set_skip(start, true);
-            let cached = &mut mm.zones[self.zone].compact.cached_free;
+            let cached = &mut mm.zone_compacts[self.zone].cached_free;
             *cached = start.min(*cached);
         }
     }

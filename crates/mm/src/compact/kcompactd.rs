@@ -8,14 +8,15 @@ use units::{CpuId, NodeId, Order, Picos};
 
 use crate::{
     Mm, Spaces,
-    compact::{CompactControl, CompactResult, FreeBlocks, SCORE_ORDER, Suitable, zone::DEFER_SHIFT_MAX},
+    compact::{CompactControl, CompactResult, SCORE_ORDER, zone::DEFER_SHIFT_MAX},
     memory::{
+        bell::ANY_ZONE,
         cx::Cx,
         event::Event,
         frame::Holdings,
-        news::{Daemon, News},
         pageblock::ZoneIndex,
         step::{Step, Wait},
+        suitable::{FreeBlocks, Suitable},
     },
     rules::{
         gfp::Urgency,
@@ -38,8 +39,6 @@ const SCORE_MOST: u64 = 100;
 pub struct Compaction {
     /// `vm.compaction_proactiveness`: 0 to 100; 0 is off.
     pub proactiveness: u32,
-    /// `vm.extfrag_threshold`, in thousandths.
-    pub(super) extfrag_threshold: u32,
     /// Every so many moves fail, 0 none; and how many there were.
     fail_every: u32,
     moves: u32,
@@ -48,12 +47,7 @@ pub struct Compaction {
 impl Compaction {
     /// Compaction of a machine that has just booted: no thread was woken.
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self {
-            proactiveness: settings.compaction_proactiveness,
-            extfrag_threshold: settings.extfrag_threshold,
-            fail_every: 0,
-            moves: 0,
-        }
+        Self { proactiveness: settings.compaction_proactiveness, fail_every: 0, moves: 0 }
     }
 
     /// The next `n`-th page that is moved and each `n`-th after it stays where it was, when it is unmapped already: for tests.
@@ -70,7 +64,6 @@ impl Compaction {
     /// Takes over changed settings.
     pub(crate) fn apply_settings(&mut self, settings: &Settings) {
         self.proactiveness = settings.compaction_proactiveness;
-        self.extfrag_threshold = settings.extfrag_threshold;
     }
 
     /// The score at which proactive compaction ends, and the one above which it begins (`fragmentation_score_wmark`).
@@ -81,22 +74,10 @@ impl Compaction {
 }
 
 /// One node's kcompactd.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Kcompactd {
-    /// The largest order that was asked for since it last began; 0 is none (`kcompactd_max_order`).
-    order: Order,
-    /// The lowest of the highest zones (`kcompactd_highest_zoneidx`).
-    highest: ZoneKind,
     work: Option<Work>,
 }
-
-impl Default for Kcompactd {
-    fn default() -> Self {
-        Self { order: Order::BASE, highest: ANY_ZONE, work: None }
-    }
-}
-
-const ANY_ZONE: ZoneKind = ZoneKind::Device;
 
 /// The work of a node's kcompactd.
 #[derive(Clone, Debug)]
@@ -131,55 +112,29 @@ impl Mm {
 
     /// Has a node's kcompactd nothing to do, so that it sleeps until it is woken or looks around?
     pub fn is_kcompactd_idle(&self, node: NodeId) -> bool {
-        self.nodes[node].kcompactd.work.is_none()
+        !self.nodes[node].kcompactd.is_busy
     }
 
     /// Frames that a node's kcompactd holds between two steps.
     pub fn kcompactd_holdings(&self, node: NodeId) -> Holdings {
-        let run = self.nodes[node].kcompactd.work.as_ref().and_then(|work| work.run.as_ref());
+        let run = self.kcompactds[node].work.as_ref().and_then(|work| work.run.as_ref());
         run.map_or_else(Holdings::default, |run| run.holdings())
-    }
-
-    /// A request could do with a block of `order`: kcompactd runs if compaction may help (`wakeup_kcompactd`).
-    pub(crate) fn wake_kcompactd(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
-        if order == Order::BASE || !self.variant.kcompactd {
-            return;
-        }
-        let daemon = &mut self.nodes[node].kcompactd;
-        daemon.order = daemon.order.max(order);
-        daemon.highest = daemon.highest.min(highest);
-        let (order, highest) = (daemon.order, daemon.highest);
-        let woken = News::Woken(Daemon::Kcompactd, node);
-        let is_asleep = daemon.work.is_none() && !self.news.contains(&woken);
-        if is_asleep && self.is_worth_compacting(node, order, highest) {
-            self.tell(woken);
-            cx.cut();
-        }
-    }
-
-    /// Is there a zone that compaction may help (`kcompactd_node_suitable`)?
-    fn is_worth_compacting(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
-        self.zones_up_to(node, highest)
-            .any(|at| self.compaction_suitable(at, order, highest, Urgency::Normal) == Suitable::Continue)
     }
 
     /// Goes on until others may run, or goes to sleep: until it is woken, or it is time to look at the score.
     pub fn step_kcompactd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
-        let daemon = &mut self.nodes[node].kcompactd;
-        let work = daemon.work.take();
+        self.nodes[node].kcompactd.is_busy = false;
+        let work = self.kcompactds[node].work.take();
         let Some(mut work) = work.or_else(|| self.next_work(cx, node)) else {
             return self.sleep_kcompactd(cx, CHECK_INTERVAL);
         };
         match self.step_work(spaces, cx, node, &mut work) {
-            Step::More => {
-                self.nodes[node].kcompactd.work = Some(work);
-                Step::More
-            }
-            Step::Block(wait) => {
-                self.nodes[node].kcompactd.work = Some(work);
-                Step::Block(wait)
-            }
             Step::Done(()) => self.end_work(cx, node, &work),
+            step => {
+                self.kcompactds[node].work = Some(work);
+                self.nodes[node].kcompactd.is_busy = true;
+                step
+            }
         }
     }
 
@@ -190,11 +145,11 @@ impl Mm {
     /// The work that was asked for, else proactive work.
     fn next_work(&mut self, cx: &mut Cx, node: NodeId) -> Option<Work> {
         let score = self.node_score(node);
-        let daemon = &self.nodes[node].kcompactd;
-        let work = Work { order: None, highest: daemon.highest, passed: 0, run: None, score };
-        if daemon.order > Order::BASE {
+        let bell = &self.nodes[node].kcompactd;
+        let work = Work { order: None, highest: bell.highest, passed: 0, run: None, score };
+        if bell.order > Order::BASE {
             cx.count(Event::CompactDaemonWake, 1);
-            return Some(Work { order: Some(daemon.order), ..work });
+            return Some(Work { order: Some(bell.order), ..work });
         }
         let is_due =
             self.is_proactive() && self.nodes[node].kswapd.is_asleep() && score > self.compaction.score_marks().1;
@@ -225,7 +180,7 @@ impl Mm {
             }
             let is_its = self.zones[at].node == node && kind <= work.highest;
             if is_its && let Some(order) = work.order {
-                self.zones[at].compact.consider(order);
+                self.zone_compacts[at].consider(order);
             }
             if is_its && self.is_daemon_zone(at, work.order) {
                 work.run = Some(Box::new(CompactControl::by_daemon(at, work.order, work.highest)));
@@ -240,17 +195,17 @@ impl Mm {
     fn is_daemon_zone(&self, at: ZoneIndex, order: Option<Order>) -> bool {
         let Some(order) = order else { return true };
         let kind = self.zones[at].kind;
-        !self.zones[at].compact.is_deferred(order)
+        !self.zone_compacts[at].is_deferred(order)
             && self.compaction_suitable(at, order, kind, Urgency::Normal) == Suitable::Continue
     }
 
     fn after_daemon_zone(&mut self, cx: &mut Cx, at: ZoneIndex, order: Order, result: CompactResult) {
         match result {
-            CompactResult::Success => self.zones[at].compact.reset_deferral(order, false),
+            CompactResult::Success => self.zone_compacts[at].reset_deferral(order, false),
             CompactResult::Complete | CompactResult::PartialSkipped => {
                 // What the lists of CPUs hold may be what was missing.
                 self.drain_zone(cx, at);
-                self.zones[at].compact.defer(order);
+                self.zone_compacts[at].defer(order);
             }
             _ => {}
         }
@@ -268,14 +223,14 @@ impl Mm {
                 self.sleep_kcompactd(cx, span)
             };
         };
-        let daemon = &mut self.nodes[node].kcompactd;
-        if daemon.order <= order {
-            daemon.order = Order::BASE;
+        let bell = &mut self.nodes[node].kcompactd;
+        if bell.order <= order {
+            bell.order = Order::BASE;
         }
-        if daemon.highest >= work.highest {
-            daemon.highest = ANY_ZONE;
+        if bell.highest >= work.highest {
+            bell.highest = ANY_ZONE;
         }
-        if daemon.order > Order::BASE { Step::More } else { self.sleep_kcompactd(cx, CHECK_INTERVAL) }
+        if bell.order > Order::BASE { Step::More } else { self.sleep_kcompactd(cx, CHECK_INTERVAL) }
     }
 
     /// Gives back what the lists of all CPUs hold of a zone (`drain_all_pages` of a zone).

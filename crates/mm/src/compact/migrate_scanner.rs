@@ -79,7 +79,7 @@ impl CompactControl {
                     return Ok(Some(self.scan_of(mm, low, end)));
                 }
                 if passes {
-                    mm.zones[self.zone].compact.update_cached_migrate(end, self.mode, order);
+                    mm.zone_compacts[self.zone].update_cached_migrate(end, self.mode, order);
                 }
             }
             is_fast = false;
@@ -177,7 +177,7 @@ impl CompactControl {
         if scan.is_valid && (!scan.skip_updated || !is_private) {
             mm.frames.blocks.set_skip(Pfn(scan.end.0 - 1), true);
         }
-        let compact = &mut mm.zones[self.zone].compact;
+        let compact = &mut mm.zone_compacts[self.zone];
         if is_private {
             compact.update_cached_migrate(scan.at, self.mode, order);
         } else {

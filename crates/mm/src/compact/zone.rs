@@ -125,58 +125,58 @@ impl ZoneCompact {
     }
 }
 
-impl ZoneState {
-    /// All was scanned in vain: what would make a difference is frames that come free.
-    pub(crate) fn defer_until_freed(&mut self, order: Order) {
-        self.compact.defer(order);
-        self.compact.failed_with = self.buddy.free_frames();
+impl ZoneCompact {
+    /// All was scanned in vain, with so many frames of the zone free: what would make a difference is frames that come free.
+    pub(crate) fn defer_until_freed(&mut self, order: Order, free: u64) {
+        self.defer(order);
+        self.failed_with = free;
     }
 
     /// Have frames for a block of such an order come free since then?
-    fn has_freed(&self, order: Order) -> bool {
-        self.buddy.free_frames() >= self.compact.failed_with + u64::from(order.frames())
+    fn has_freed(&self, order: Order, free: u64) -> bool {
+        free >= self.failed_with + u64::from(order.frames())
     }
 
     /// Forgets which pageblocks to skip, where there is something in them, if a task has looked at all of the zone since
     /// (`__reset_isolation_suitable`).
-    pub(crate) fn reset_isolation_suitable(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>) {
-        if !std::mem::take(&mut self.compact.blockskip_flush) {
+    pub(crate) fn reset_isolation_suitable(&mut self, zone: &ZoneState, frames: &mut FrameTable, cx: &mut Cx<'_>) {
+        if !std::mem::take(&mut self.blockskip_flush) {
             return;
         }
-        self.reset_some(frames, cx);
+        self.reset_some(zone, frames, cx);
     }
 
     /// Forgets all of them, and where the scanners go on (`__reset_isolation_suitable`, up to 5.0).
-    pub(crate) fn reset_all(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>) {
-        self.compact.blockskip_flush = false;
+    pub(crate) fn reset_all(&mut self, zone: &ZoneState, frames: &mut FrameTable, cx: &mut Cx<'_>) {
+        self.blockskip_flush = false;
         let order = frames.blocks.order();
-        let blocks = (self.start.0..self.end.0).step_by(order.frames() as usize).map(Pfn);
+        let blocks = (zone.start.0..zone.end.0).step_by(order.frames() as usize).map(Pfn);
         primitive::scan_frames(cx, blocks.len() as u64);
         for pfn in blocks {
             frames.blocks.set_skip(pfn, false);
         }
-        self.compact.reset_cached(self.start, self.end, order);
+        self.reset_cached(zone.start, zone.end, order);
     }
 
     /// Forgets those where there is something to move, or somewhere to move it to.
-    fn reset_some(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>) {
+    fn reset_some(&mut self, zone: &ZoneState, frames: &mut FrameTable, cx: &mut Cx<'_>) {
         let block = frames.blocks.order().frames();
-        let (mut low, mut high) = (self.start, Pfn(self.end.0 - 1));
+        let (mut low, mut high) = (zone.start, Pfn(zone.end.0 - 1));
         let (mut first, mut last) = (None, None);
         let mut samples = 0;
         // Bound: half of the zone's pageblocks. Once one scanner has its start, a block may serve either.
         while low < high {
-            if self.clear_skip(frames, low, (true, first.is_some()), &mut samples) && first.is_none() {
+            if clear_skip(zone, frames, low, (true, first.is_some()), &mut samples) && first.is_none() {
                 first = Some(low);
             }
-            if self.clear_skip(frames, high, (last.is_some(), true), &mut samples) && last.is_none() {
+            if clear_skip(zone, frames, high, (last.is_some(), true), &mut samples) && last.is_none() {
                 last = Some(high);
             }
             low = low.plus(block);
             high = Pfn(high.0.saturating_sub(block));
         }
         primitive::scan_frames(cx, samples);
-        let compact = &mut self.compact;
+        let compact = self;
         if let Some(first) = first {
             compact.init_migrate = Some(first);
             compact.cached_migrate = [first; 2];
@@ -185,43 +185,49 @@ impl ZoneState {
             compact.init_free = Some(last);
             compact.cached_free = last;
         }
-        if first.unwrap_or(Pfn(self.end.0 - 1)) >= last.unwrap_or(self.start) {
+        if first.unwrap_or(Pfn(zone.end.0 - 1)) >= last.unwrap_or(zone.start) {
             // Nothing is between them.
             compact.cached_migrate = [low; 2];
             compact.cached_free = high;
         }
     }
+}
 
-    /// Is there something to move, or somewhere to move it to, in the pageblock of a frame? Then it is not skipped any
-    /// more (`__reset_isolation_pfn`).
-    fn clear_skip(&self, frames: &mut FrameTable, pfn: Pfn, (source, target): (bool, bool), samples: &mut u64) -> bool {
-        let order = frames.blocks.order();
-        let is_huge = matches!(frames.seen(pfn.align_down(order)), Seen::Compound(found) if found >= order);
-        if frames.blocks.zone(pfn).is_none() || is_huge {
-            return false;
-        }
-        if source && target && !frames.blocks.skip(pfn) {
+/// Is there something to move, or somewhere to move it to, in the pageblock of a frame? Then it is not skipped any
+/// more (`__reset_isolation_pfn`).
+fn clear_skip(
+    zone: &ZoneState,
+    frames: &mut FrameTable,
+    pfn: Pfn,
+    (source, target): (bool, bool),
+    samples: &mut u64,
+) -> bool {
+    let order = frames.blocks.order();
+    let is_huge = matches!(frames.seen(pfn.align_down(order)), Seen::Compound(found) if found >= order);
+    if frames.blocks.zone(pfn).is_none() || is_huge {
+        return false;
+    }
+    if source && target && !frames.blocks.skip(pfn) {
+        return true;
+    }
+    if !source && target && frames.blocks.migrate_type(pfn) != MigrateType::Movable {
+        return false;
+    }
+    let start = pfn.align_down(order);
+    let end = zone.end.min(start.plus(order.frames()));
+    for at in (start.max(zone.start).0..end.0).step_by(SAMPLE as usize).map(Pfn) {
+        *samples += 1;
+        let has = match frames.seen(at) {
+            Seen::Lru => source,
+            Seen::Free(_) => target,
+            Seen::Compound(_) | Seen::Other => false,
+        };
+        if has {
+            frames.blocks.set_skip(pfn, false);
             return true;
         }
-        if !source && target && frames.blocks.migrate_type(pfn) != MigrateType::Movable {
-            return false;
-        }
-        let start = pfn.align_down(order);
-        let end = self.end.min(start.plus(order.frames()));
-        for at in (start.max(self.start).0..end.0).step_by(SAMPLE as usize).map(Pfn) {
-            *samples += 1;
-            let has = match frames.seen(at) {
-                Seen::Lru => source,
-                Seen::Free(_) => target,
-                Seen::Compound(_) | Seen::Other => false,
-            };
-            if has {
-                frames.blocks.set_skip(pfn, false);
-                return true;
-            }
-        }
-        false
     }
+    false
 }
 
 impl Mm {
@@ -232,11 +238,11 @@ impl Mm {
             if self.lacks_room(zone, order, highest, urgency) {
                 return true;
             }
-            if !self.zones[zone].has_freed(order) {
-                return self.zones[zone].compact.is_deferred(order);
+            if !self.zone_compacts[zone].has_freed(order, self.zones[zone].buddy.free_frames()) {
+                return self.zone_compacts[zone].is_deferred(order);
             }
         }
-        let compact = &mut self.zones[zone].compact;
+        let compact = &mut self.zone_compacts[zone];
         compact.consider(order);
         compact.is_deferred(order)
     }
@@ -244,12 +250,12 @@ impl Mm {
     /// Forgets which pageblocks of a node compaction is to skip, where a task has looked at all of a zone
     /// (`reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: NodeId) {
-        let Self { frames, zones, nodes, variant, .. } = self;
-        for zone in zones.of_mut(&nodes[node]) {
+        let Self { frames, zones, zone_compacts, nodes, variant, .. } = self;
+        for (zone, compact) in zones.of(&nodes[node]).iter().zip(zone_compacts.of_mut(&nodes[node])) {
             if variant.compact_clears_selectively {
-                zone.reset_isolation_suitable(frames, cx);
-            } else if zone.compact.blockskip_flush {
-                zone.reset_all(frames, cx);
+                compact.reset_isolation_suitable(zone, frames, cx);
+            } else if compact.blockskip_flush {
+                compact.reset_all(zone, frames, cx);
             }
         }
     }

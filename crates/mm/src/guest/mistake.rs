@@ -2,15 +2,15 @@
 //! Differs: mistakes that a test seeds in the rules of free page reporting, to see that its checks catch them. Each is the
 //! kind that lets a host drop what its guest has written, or keep what it could have.
 
-use units::Order;
-
 use crate::{
     Mm,
-    guest::{
-        host::Host,
-        reporting::{Pass, Reporting},
+    guest::reporting::{Pass, Reporting},
+    memory::{
+        backing::{Host, HostMistake},
+        cx::Cx,
+        frame::Held,
+        pageblock::MigrateType,
     },
-    memory::{cx::Cx, frame::Held, pageblock::MigrateType},
 };
 
 /// A rule that is broken.
@@ -93,7 +93,12 @@ impl Mm {
     pub fn make_mistake(&mut self, mistake: Mistake) {
         self.reporting.as_mut().expect("there is a device").seeded = Some(Seeded { mistake, kept: Vec::new() });
         if let Some(Host::Pages(backing)) = self.host.as_deref_mut() {
-            backing.mistake = Some(mistake);
+            backing.mistake = match mistake {
+                Mistake::DiscardsHostPage => Some(HostMistake::DiscardsHostPage),
+                Mistake::ClearsHostPage => Some(HostMistake::ClearsHostPage),
+                Mistake::BringsBackStale => Some(HostMistake::BringsBackStale),
+                _ => None,
+            };
         }
         if mistake == Mistake::DiscardsPoisoned {
             self.poison();
@@ -159,16 +164,6 @@ impl Mm {
             if self.is_memory(pfn) {
                 self.discard_by_host(cx, pfn, order);
             }
-        }
-    }
-
-    /// The part of memory that the host gives back for a block.
-    pub(crate) fn rounded_by_host(&self, block: Held) -> Held {
-        match self.host.as_deref() {
-            Some(Host::Pages(backing)) if backing.mistake == Some(Mistake::DiscardsHostPage) => {
-                Held { pfn: block.pfn.align_down(Order::HUGE), order: block.order.max(Order::HUGE) }
-            }
-            _ => block,
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{
         zone_state::ZoneState,
     },
     rules::{
-        gfp::{AllocRequest, Mark, Urgency},
+        gfp::{AllocRequest, Mark, Mobility, Urgency},
         mempolicy::NodeMask,
         variant::{ListEnd, Variant},
     },
@@ -40,12 +40,23 @@ impl Mm {
     /// No zone has one above its Min mark: for good, or until the slow path has got one.
     #[inline]
     pub fn alloc(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Result<Pfn, NoMemory> {
+        self.alloc_beside(cx, request, 0)
+    }
+
+    /// Allocates a block for what will be dirty: rather not on nodes that hold as many dirty pages as they should, which
+    /// `full` has by a bit of their number (`spread_dirty_pages`).
+    ///
+    /// # Errors
+    /// As of [`Self::alloc`].
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "next to no request avoids a node, and then half of this is constant")]
+    pub fn alloc_beside(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, full: u64) -> Result<Pfn, NoMemory> {
         let pfn = if cx.is_supplied() {
-            self.alloc_supplied(cx, request)?
-        } else if let Some(pfn) = self.alloc_listed(cx, request) {
+            self.alloc_supplied(cx, request, full)?
+        } else if let Some(pfn) = self.alloc_listed(cx, request, full) {
             pfn
         } else {
-            self.alloc_anywhere(cx, request)?
+            self.alloc_anywhere(cx, request, full)?
         };
         self.access_through_host(cx, pfn, request.order);
         self.check_poison(cx, pfn, request.order);
@@ -55,9 +66,9 @@ impl Mm {
     /// The common case: one frame, the first zone is the node's and well, and the CPU's list is not empty.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
-    fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
+    fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, full: u64) -> Option<Pfn> {
         let is_bound = request.allowed != NodeMask::ALL;
-        let is_full_of_dirty = request.writes && !self.is_dirty_ok(request.node);
+        let is_full_of_dirty = has_node(full, request.node);
         if request.order > Order::BASE || request.is_cold || is_bound || is_full_of_dirty {
             return None;
         }
@@ -82,23 +93,23 @@ impl Mm {
 
     /// Allocates in a step that has asked for memory before, or was given what it asked for.
     #[cold]
-    fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Result<Pfn, NoMemory> {
+    fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, full: u64) -> Result<Pfn, NoMemory> {
         if cx.has_asked() {
             return Err(NoMemory::Asked);
         }
         if Self::does_alloc_fail(cx) || Self::is_refused(cx, request) {
             return Err(NoMemory::Refused);
         }
-        match self.take_given(cx, request).or_else(|| self.alloc_listed(cx, request)) {
+        match self.take_given(cx, request).or_else(|| self.alloc_listed(cx, request, full)) {
             Some(pfn) => Ok(pfn),
-            None => self.alloc_anywhere(cx, request),
+            None => self.alloc_anywhere(cx, request, full),
         }
     }
 
     #[inline(never)]
-    fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Result<Pfn, NoMemory> {
+    fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, full: u64) -> Result<Pfn, NoMemory> {
         let preferred = *listed(&self.nodes, &self.zones, request).first().ok_or(NoMemory::Refused)?;
-        let found = self.take_fast(cx, request).or_else(|| {
+        let found = self.take_fast(cx, request, full).or_else(|| {
             primitive::enter_slow_path(cx);
             if self.variant.node_only_gives_up && request.this_node_only && !request.reclaims {
                 // Speculative, as huge pages are where faults may not reclaim: no thread is woken for it either.
@@ -119,8 +130,7 @@ impl Mm {
             return Err(NoMemory::Asked);
         }
         // Nor does it stall.
-        let found =
-            crate::slow::stall::applies(request, &self.variant).then(|| self.alloc_above_min(cx, request)).flatten();
+        let found = stalls_for_block(request, &self.variant).then(|| self.alloc_above_min(cx, request)).flatten();
         found.ok_or(NoMemory::Refused)
     }
 
@@ -174,8 +184,7 @@ impl Mm {
 
     /// The passes of the fast path: rather another zone of the node than pageblocks broken up; rather that than another node.
     /// Where zones take turns: rather one whose turn it is.
-    fn take_fast(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
-        let avoids = if request.writes { self.nodes_full_of_dirty() } else { 0 };
+    fn take_fast(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, avoids: u64) -> Option<(Pfn, ZoneIndex)> {
         let Self { frames, zones, nodes, variant, .. } = self;
         let list = listed(nodes, zones, request);
         let list = list.as_ref();
@@ -203,7 +212,7 @@ impl Mm {
     fn take_slow(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let Self { frames, zones, nodes, variant, .. } = self;
         let list = listed(nodes, zones, request);
-        let pass = Pass { stalls: crate::slow::stall::applies(request, variant), ..Pass::MIN };
+        let pass = Pass { stalls: stalls_for_block(request, variant), ..Pass::MIN };
         // The slow path does not spread what will be dirty.
         if request.mark == Mark::Min && !request.writes {
             return None;
@@ -213,12 +222,6 @@ impl Mm {
             self.wake_for_refused(cx, request);
         }
         found
-    }
-
-    /// Nodes, by a bit of their number, that hold as many dirty pages as they should.
-    fn nodes_full_of_dirty(&self) -> u64 {
-        let full = self.nodes.ids().filter(|node| !self.is_dirty_ok(*node));
-        full.fold(0, |bits, node| bits | 1 << (node.0 % u64::BITS))
     }
 
     /// Wakes the kswapds for a request, as the slow path does each round to keep them awake.
@@ -241,10 +244,23 @@ impl Mm {
         }
     }
 
+    /// Wakes the kswapds of zones whose marks were raised for a block that was not taken in the end.
+    pub(crate) fn wake_for_refused(&mut self, cx: &mut Cx, request: &AllocRequest) {
+        for zone in self.zones_for(request) {
+            let zone = &mut self.zones[zone];
+            if std::mem::take(&mut zone.is_boosted) {
+                let (node, highest) = (zone.node, zone.kind);
+                self.wake_kswapd(cx, node, Order::BASE, highest);
+            }
+        }
+    }
+
     /// Frees a block that its caller owns; `__free_pages`.
     #[inline]
     pub fn free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
-        self.forget_last_fault(pfn, order);
+        if let Some(faults) = &mut self.last_faults {
+            faults.forget(pfn, order);
+        }
         self.overwrite_freed(cx, pfn, order);
         if order > Order::BASE || !self.free_to_list(cx, pfn) {
             self.free_anywhere(cx, pfn, order, ListEnd::Head);
@@ -253,7 +269,9 @@ impl Mm {
 
     /// Frees a block that no cache holds: where the CPU has others, those are used first (`free_hot_cold_page`).
     pub(crate) fn free_cold(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
-        self.forget_last_fault(pfn, order);
+        if let Some(faults) = &mut self.last_faults {
+            faults.forget(pfn, order);
+        }
         self.overwrite_freed(cx, pfn, order);
         self.free_anywhere(cx, pfn, order, ListEnd::Tail);
     }
@@ -289,8 +307,9 @@ impl Mm {
         let zone = self.zones.get_mut(zone.position()).expect("an allocated frame is in a zone");
         cx.count(Event::Pgfree, order.frames().into());
         zone.give(&mut self.frames, cx, Block { pfn, order }, (list, end), &self.variant);
-        let node = zone.node;
-        self.note_freed(node, order);
+        if order >= Order::HUGE {
+            self.nodes[zone.node].has_freed_huge = true;
+        }
     }
 }
 
@@ -355,7 +374,7 @@ fn take_in_turn(
         if pass.in_turn && zone.fair.is_depleted() {
             continue;
         }
-        if pass.avoids >> (zone.node.0 % u64::BITS) & 1 == 0
+        if !has_node(pass.avoids, zone.node)
             && zone.is_ok(order, pass.mark, highest, urgency, rules)
             && let Some(pfn) = zone.take(frames, cx, (want, end), urgency, rules)
         {
@@ -371,11 +390,22 @@ fn take_in_turn(
     None
 }
 
+/// Is it a request that rather waits than takes a small block from another type (`ALLOC_FRAGMENT_STALL`)?
+pub(crate) fn stalls_for_block(request: &AllocRequest, rules: &Variant) -> bool {
+    rules.fragment_stall && request.reclaims && request.mobility == Mobility::Movable
+}
+
 /// The reserves that a request may use once the Low mark is not met (`gfp_to_alloc_flags`).
 #[inline]
 fn urgency_of(request: &AllocRequest, rules: &Variant) -> Urgency {
     let is_nowait = !request.reclaims && request.wakes_kswapd && request.urgency == Urgency::Normal;
     if is_nowait && rules.nowait_is_harder { Urgency::Harder } else { request.urgency }
+}
+
+/// Does a set of nodes, by a bit of their number, have this one?
+#[inline]
+fn has_node(nodes: u64, node: NodeId) -> bool {
+    nodes >> (node.0 % u64::BITS) & 1 != 0
 }
 
 /// `zone_statistics` and the allocation counters of `rmqueue`.

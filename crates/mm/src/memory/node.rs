@@ -8,11 +8,12 @@ use units::{NodeId, Picos, Time};
 
 use crate::{
     MachineSpec, Mm, NodeSpec, PerNode, ZoneState,
-    compact::kcompactd::Kcompactd,
-    memory::{bandwidth::Server, pageblock::ZoneIndex},
-    reclaim::kswapd::Kswapd,
+    memory::{
+        bandwidth::Server,
+        bell::{KcompactdBell, KswapdBell},
+        pageblock::ZoneIndex,
+    },
     rules::zone::ZoneKind,
-    thp::khugepaged::ThpThread,
 };
 
 /// How long a node's limit of pages moved to it counts.
@@ -63,12 +64,12 @@ pub struct Node {
     distance: Vec<u32>,
     /// The zones to try for requests that prefer it.
     pub(crate) zonelist: Zonelist,
-    /// Keeps memory of it free.
-    pub kswapd: Kswapd,
-    /// Compacts it.
-    pub(crate) kcompactd: Kcompactd,
-    /// Allocates huge pages for faults; idle but by a rule.
-    pub thp_thread: ThpThread,
+    /// Rings for the thread that keeps memory of the node free.
+    pub kswapd: KswapdBell,
+    /// Rings for the thread that compacts the node.
+    pub(crate) kcompactd: KcompactdBell,
+    /// A huge block was freed on the node, as such and not by merging, since this was last cleared.
+    pub(crate) has_freed_huge: bool,
     /// How many pages have been moved to the node lately because they are used there, where that has a limit.
     pub(crate) move_limit: MoveLimit,
     /// The bandwidth of the node's memory, where that has a limit.
@@ -90,9 +91,9 @@ impl Node {
                 zones: its,
                 distance: spec.distance.clone(),
                 zonelist: zonelists.next().expect("each node has one"),
-                kswapd: Kswapd::default(),
-                kcompactd: Kcompactd::default(),
-                thp_thread: ThpThread::default(),
+                kswapd: KswapdBell::default(),
+                kcompactd: KcompactdBell::default(),
+                has_freed_huge: false,
                 move_limit: MoveLimit::default(),
                 bandwidth: Server::default(),
             }

@@ -5,7 +5,6 @@ use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 use crate::{
     ZoneFigures,
-    compact::ZoneCompact,
     memory::{
         alloc::fair::FairShare,
         buddy::{Block, Buddy},
@@ -62,8 +61,6 @@ pub struct ZoneState {
     pub high_atomic: u64,
     /// A whole free pageblock has changed its type: it may lie beside a free buddy without being one with it.
     pub has_unmerged: bool,
-    /// How far compaction has come, and how it has gone lately.
-    pub compact: ZoneCompact,
     /// Frames that the zone may still give before it is the other zones' turn, where zones take turns.
     pub(crate) fair: FairShare,
     /// State of the zone's pages that reclaim has met lately, where zones have their own LRU lists.
@@ -86,12 +83,7 @@ pub(crate) struct ZoneReclaim {
 }
 
 impl ZoneState {
-    pub(crate) fn new(
-        spec: &ZoneSpec,
-        figures: &ZoneFigures,
-        (pageblock, max_order): (Order, Order),
-        cpu_nodes: &[NodeId],
-    ) -> Self {
+    pub(crate) fn new(spec: &ZoneSpec, figures: &ZoneFigures, max_order: Order, cpu_nodes: &[NodeId]) -> Self {
         let mut zone = Self {
             node: figures.node,
             kind: spec.kind,
@@ -116,7 +108,6 @@ impl ZoneState {
             reserve_blocks: 0,
             high_atomic: 0,
             has_unmerged: false,
-            compact: ZoneCompact::new(spec.start, spec.end(), pageblock),
             fair: FairShare::default(),
             reclaim: ZoneReclaim::default(),
             buddy: Buddy::new(max_order),

@@ -5,15 +5,13 @@
 //!
 //! Here is who scans and when; the scan itself is in `scan.rs`, the faults that follow are in `fault.rs`, and how tasks count
 //! them is in `task.rs`, since 3.13 in `stats.rs` and `group.rs`. Periods are in `period.rs`. Which VMAs are scanned since 6.4 is
-//! in `filter.rs`; `sharing.rs` is an idea of ours. A task is known by the number of its control.
+//! in `filter.rs`; who faulted last is a column beside the frames (`memory/last_fault.rs`). A task is known by the number of its control.
 
 mod fault;
 mod filter;
 pub mod group;
-pub mod last;
 mod period;
 pub mod scan;
-mod sharing;
 mod stats;
 mod task;
 #[cfg(test)]
@@ -23,7 +21,7 @@ use units::{NodeId, Picos, Time, Vpn};
 
 pub(crate) use self::fault::HintFault;
 pub use self::filter::VMA_SKIPS;
-use self::{group::Group, last::LastFaults, task::TaskNuma};
+use self::{group::Group, task::TaskNuma};
 use crate::{
     MachineSpec, Mm, Settings, SpaceId, Variant,
     memory::{frame::ControlId, spin::SpinLock},
@@ -46,9 +44,6 @@ const fn millis(ms: u64) -> Picos {
 #[derive(Clone, Debug)]
 pub struct NumaBalancing {
     settings: Sysctls,
-    last: LastFaults,
-    /// Which parts of huge pages are whose, where that is asked.
-    sharing: Option<sharing::Sharing>,
     /// By number of the control.
     tasks: Vec<TaskNuma>,
     /// VMAs that scans have skipped.
@@ -147,8 +142,6 @@ impl NumaBalancing {
                 size_mb: settings.numa_scan_size_mb,
                 settle_count: settings.numa_settle_count,
             },
-            last: LastFaults::new(machine),
-            sharing: rules.numa_splits_false_sharing.then(|| sharing::Sharing::new(machine)),
             tasks: Vec::new(),
             skips: filter::Skips::default(),
             groups: Vec::new(),

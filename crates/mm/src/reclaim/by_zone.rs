@@ -3,13 +3,12 @@
 //!
 //! Up to 4.7 zones have LRU lists of their own: each is reclaimed, balanced and given up by itself.
 
-use units::{NodeId, Order, Time};
+use units::{Order, Time};
 
 use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction, throttle::CONGESTION};
 use crate::{
     Mm,
-    compact::Suitable,
-    memory::{cx::Cx, event::Event, lru_kind::LruKind, pageblock::ZoneIndex, step::RUN},
+    memory::{cx::Cx, event::Event, lru_kind::LruKind, pageblock::ZoneIndex, step::RUN, suitable::Suitable},
     reclaim::shrinker::Demand,
     rules::{
         gfp::{AllocRequest, COSTLY, Mark, Urgency},
@@ -118,12 +117,6 @@ impl Mm {
         if sc.by == Reclaimer::Kswapd { None } else { self.wait_iff_congested(cx, is_congested, CONGESTION) }
     }
 
-    /// The highest zone of a node that a request with this highest zone may have (`classzone_idx`).
-    pub(crate) fn classzone(&self, node: NodeId, highest: ZoneKind) -> ZoneKind {
-        let its = self.node_zones(node).iter().filter(|zone| zone.kind <= highest);
-        its.map(|zone| zone.kind).max().unwrap_or(ZoneKind::Dma)
-    }
-
     /// Frames that a zone shall have free above its High mark, before the others are left to serve (`balance_gap`).
     pub(crate) fn balance_gap(&self, zone: ZoneIndex) -> u64 {
         let state = &self.zones[zone];
@@ -138,7 +131,7 @@ impl Mm {
         }
         let mark = self.zones[zone].mark(Mark::High) + self.balance_gap(zone) + compact_gap(order);
         let has_room = self.has_above(zone, Order::BASE, mark, ZoneKind::Dma);
-        if self.zones[zone].compact.is_deferred(order) {
+        if self.zone_compacts[zone].is_deferred(order) {
             return has_room;
         }
         has_room && self.compaction_suitable(zone, order, ZoneKind::Dma, Urgency::Normal) != Suitable::Skipped

@@ -7,7 +7,6 @@ use units::{NodeId, Order};
 use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl};
 use crate::{
     Mm, Spaces,
-    compact::Suitable,
     memory::{
         cx::Cx,
         event::Event,
@@ -15,7 +14,7 @@ use crate::{
         lru_kind::LruKind,
         pageblock::ZoneIndex,
         step::{Step, TICK, Wait},
-        watermark,
+        suitable::Suitable,
     },
     rules::{
         gfp::{AllocRequest, COSTLY, Mark, Urgency},
@@ -197,7 +196,7 @@ impl DirectReclaim {
                 continue;
             }
             if self.request.order > COSTLY {
-                mm.zones[zone].compact.consider(self.request.order);
+                mm.zone_compacts[zone].consider(self.request.order);
             }
             if mm.zone_compaction_ready(zone, &self.request) {
                 self.is_ready = true;
@@ -301,13 +300,6 @@ impl Mm {
                 self.has_above(zone, Order::BASE, mark, request.highest)
             }
         }
-    }
-
-    /// Would a zone stay above this many free frames?
-    pub(crate) fn has_above(&self, at: ZoneIndex, order: Order, mark: u64, highest: ZoneKind) -> bool {
-        let zone = &self.zones[at];
-        let urgency = Urgency::Normal;
-        watermark::is_ok(&zone.buddy, order, mark, zone.keeps(highest, urgency), urgency, &self.variant)
     }
 
     /// A task has reclaimed something on a node: its kswapd may try again.

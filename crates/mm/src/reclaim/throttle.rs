@@ -7,8 +7,7 @@ use units::{NodeId, Picos, Time};
 
 use crate::{
     Mm,
-    memory::{cx::Cx, event::Event, pageblock::ZoneIndex, step::TICK},
-    reclaim::RETRIES_MAX,
+    memory::{bell::RETRIES_MAX, cx::Cx, event::Event, pageblock::ZoneIndex, step::TICK},
     rules::{
         gfp::{AllocRequest, Mark},
         variant::LruBy,
@@ -60,7 +59,7 @@ impl Mm {
     /// Until when a direct reclaimer sleeps after a pass over a node on which all that is dirty was met before, on its way to
     /// the disk (`VMSCAN_THROTTLE_CONGESTED`).
     pub(super) fn congested_throttle(&self, cx: &Cx, node: NodeId) -> Option<Time> {
-        let is_congested = self.nodes[node].kswapd.is_congested();
+        let is_congested = self.kswapds[node].is_congested();
         if self.variant.reclaim_throttles {
             return (is_congested && !self.skips_throttle(node)).then(|| cx.now() + TICK);
         }

@@ -6,7 +6,7 @@
 //! The first look of the slow path takes no small block from another type. When it has found nothing, the request raises marks,
 //! wakes kswapd, and sleeps until that has come to the end of a pass; then it takes what there is.
 
-use units::{NodeId, Order, Picos, Time};
+use units::{NodeId, Picos, Time};
 
 use crate::{
     Mm,
@@ -17,10 +17,6 @@ use crate::{
         pageblock::ZoneIndex,
         step::{TICK, Wait},
     },
-    rules::{
-        gfp::{AllocRequest, Mobility},
-        variant::Variant,
-    },
     slow::{AllocControl, Next, Phase},
 };
 
@@ -28,11 +24,6 @@ use crate::{
 const STALL_BLOCKS: u64 = 1 + 2 * 3;
 /// How long it sleeps at most: HZ/50.
 const STALL_MOST: Picos = Picos::from_micros(20_000);
-
-/// Is it a request that rather waits than takes a small block from another type (`ALLOC_FRAGMENT_STALL`)?
-pub(crate) fn applies(request: &AllocRequest, rules: &Variant) -> bool {
-    rules.fragment_stall && request.reclaims && request.mobility == Mobility::Movable
-}
 
 impl AllocControl {
     /// Raises marks, wakes kswapd, and sleeps; a task that is being killed does not sleep.
@@ -43,7 +34,7 @@ impl AllocControl {
         if self.is_victim {
             return Next::Phase(Phase::Stalled { since });
         }
-        mm.nodes[node].kswapd.has_sleepers = true;
+        mm.kswapds[node].has_sleepers = true;
         Next::Block(Wait::Pass { node, until: since + STALL_MOST }, Phase::Stalled { since })
     }
 
@@ -69,20 +60,9 @@ impl Mm {
         node
     }
 
-    /// Wakes the kswapds of zones whose marks were raised for a block that was not taken in the end.
-    pub(crate) fn wake_for_refused(&mut self, cx: &mut Cx, request: &AllocRequest) {
-        for zone in self.zones_for(request) {
-            let zone = &mut self.zones[zone];
-            if std::mem::take(&mut zone.is_boosted) {
-                let (node, highest) = (zone.node, zone.kind);
-                self.wake_kswapd(cx, node, Order::BASE, highest);
-            }
-        }
-    }
-
     /// Those go on who wait for a node's kswapd (`wake_up_all(&pgdat->pfmemalloc_wait)`).
     pub(crate) fn wake_stalled(&mut self, node: NodeId) {
-        if std::mem::take(&mut self.nodes[node].kswapd.has_sleepers) {
+        if std::mem::take(&mut self.kswapds[node].has_sleepers) {
             self.tell(News::Passed(node));
         }
     }

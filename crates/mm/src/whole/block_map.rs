@@ -3,7 +3,10 @@
 
 use units::{Mobility, NodeId, Order, Pfn};
 
-use crate::{Frame, MigrateType, Mm, ZoneKind, compact::FreeBlocks};
+use crate::{
+    Frame, MigrateType, Mm, ZoneKind,
+    memory::{pageblock::ZoneIndex, suitable::FreeBlocks},
+};
 
 /// Pageblocks of one zone, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,9 +135,11 @@ impl Mm {
     /// When there is no such zone.
     pub fn zone_compaction(&self, node: NodeId, kind: ZoneKind) -> ZoneCompaction {
         let order = self.frames.blocks.order();
-        let zone = self.zones.iter().find(|zone| (zone.node, zone.kind) == (node, kind)).expect("the zone is there");
-        let scanners = [zone.compact.cached_migrate[0], zone.compact.cached_free];
-        let fragmentation = FreeBlocks::of(&zone.buddy, order).fragmentation_index(order);
+        let is_it = |at: &ZoneIndex| (self.zones[*at].node, self.zones[*at].kind) == (node, kind);
+        let at = self.zones.indices().find(is_it).expect("the zone is there");
+        let compact = &self.zone_compacts[at];
+        let scanners = [compact.cached_migrate[0], compact.cached_free];
+        let fragmentation = FreeBlocks::of(&self.zones[at].buddy, order).fragmentation_index(order);
         ZoneCompaction { scanners: scanners.map(|pfn| pfn.0 >> order.0), fragmentation }
     }
 }

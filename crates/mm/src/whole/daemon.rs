@@ -90,7 +90,7 @@ rows! {
         period: |_| None,
         is_idle: |_, _| false,
         needs: no_lock,
-        holdings: |mm, node| mm.nodes()[node].kswapd.holdings(),
+        holdings: |mm, node| mm.kswapds[node].holdings(),
         step: |mm, spaces, cx, turn| mm.step_kswapd(spaces, cx, turn.node),
     }
     Flusher {
@@ -132,9 +132,9 @@ rows! {
         nice: 19,
         exists: |mm| mm.variant().thp_requests == ThpRequests::NodeThreads,
         period: |_| None,
-        is_idle: |mm, node| mm.nodes()[node].thp_thread.is_idle(),
+        is_idle: |mm, node| mm.thp_threads[node].is_idle(),
         needs: no_lock,
-        holdings: |mm, node| mm.nodes()[node].thp_thread.holdings(),
+        holdings: |mm, node| mm.thp_threads[node].holdings(),
         step: |mm, spaces, cx, turn| mm.step_thp_thread(spaces, cx, turn.node),
     }
     Reporter {

@@ -5,11 +5,13 @@ use mm::{
     AllocRequest, ControlId, SpaceId,
     compact::kcompactd::CompactMemory,
     fault::Access,
-    guest::{
-        host::{Discard, HostSpec},
-        reporting::ReportingSpec,
+    guest::reporting::ReportingSpec,
+    memory::{
+        backing::{Discard, HostSpec},
+        cx::Cx,
+        news::Daemon,
+        step::Step,
     },
-    memory::{cx::Cx, news::Daemon, step::Step},
     space::{
         fork::Fork,
         unmap::Unmap,
@@ -171,7 +173,7 @@ impl Machine {
 
     fn has_held(&self) -> bool {
         let mm = &self.mm;
-        let of_node = [mm.nodes()[NodeId(0)].kswapd.holdings(), mm.kcompactd_holdings(NodeId(0))];
+        let of_node = [mm.kswapds[NodeId(0)].holdings(), mm.kcompactd_holdings(NodeId(0))];
         let all = of_node.into_iter().chain([mm.khugepaged.holdings(), mm.reporter_holdings()]);
         all.into_iter().any(|held| !(held.isolated.is_empty() && held.off_lru.is_empty() && held.gathered.is_empty()))
     }

@@ -522,7 +522,7 @@ impl Machine {
         walk(&self.mm).unwrap();
         let mut spaces: Vec<&AddressSpace> = self.spaces.iter().map(|(_, space)| space).collect();
         let mut controls = vec![
-            (ControlId(KSWAPD), self.mm.nodes()[NodeId(0)].kswapd.holdings()),
+            (ControlId(KSWAPD), self.mm.kswapds[NodeId(0)].holdings()),
             (ControlId(KCOMPACTD), self.mm.kcompactd_holdings(NodeId(0))),
             (ControlId(KHUGEPAGED), self.mm.khugepaged.holdings()),
             (ControlId(REPORTER), self.mm.reporter_holdings()),

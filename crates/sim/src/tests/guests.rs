@@ -1,9 +1,9 @@
 //! Guests of a host: whose every frame is, on both levels, after every step.
 
+use mm::memory::backing::{Discard, HostSpec};
 use mm::{
     guest::{
         balloon::{BalloonSpec, Leaves},
-        host::{Discard, HostSpec},
         mistake::Mistake,
         reporting::ReportingSpec,
     },

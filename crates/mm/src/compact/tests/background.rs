@@ -120,7 +120,7 @@ fn it_does_not_look_by_itself_before_5_9_or_when_told_not_to() {
 fn kswapd_compacts_by_itself_but_for_zones_that_are_spared() {
     let (mut lab, _) = Lab::fragmented(16, rules("v4.1"));
     assert_eq!(lab.free_blocks(9), 0);
-    lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
+    lab.mm.zone_compacts[ZoneIndex(0)].defer(Order(9));
     lab.step(ME, |mm, spaces, cx| mm.kswapd_compacts(spaces, cx, Order(9)));
     assert_eq!(lab.count(Event::CompactMigrateScanned), 0, "the next time it is looked at again");
     lab.step(ME, |mm, spaces, cx| mm.kswapd_compacts(spaces, cx, Order(9)));

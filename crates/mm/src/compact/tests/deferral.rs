@@ -48,14 +48,14 @@ fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_1() {
         lab.lock_all(id);
         let asynchronous = lab.compact_fast(Lab::request(), CompactPriority::Async);
         assert!(asynchronous.block.is_none());
-        assert_eq!(lab.mm.zones()[0].compact.defer_shift, 0, "{asynchronous:?}");
+        assert_eq!(lab.mm.zone_compacts[ZoneIndex(0)].defer_shift, 0, "{asynchronous:?}");
         for _ in 0..20 {
-            if lab.mm.zones()[0].compact.defer_shift > 0 {
+            if lab.mm.zone_compacts[ZoneIndex(0)].defer_shift > 0 {
                 break;
             }
             assert!(lab.compact_fast(Lab::request(), CompactPriority::SyncLight).block.is_none());
         }
-        assert_eq!(lab.mm.zones()[0].compact.defer_shift, 1);
+        assert_eq!(lab.mm.zone_compacts[ZoneIndex(0)].defer_shift, 1);
         let [stall, fail] = [Event::CompactStall, Event::CompactFail].map(|event| lab.count(event));
         let next = lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
         assert_eq!(next.result, CompactResult::Deferred, "one is turned away");
@@ -64,7 +64,7 @@ fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_1() {
         let after = lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
         assert_ne!(after.result, CompactResult::Deferred, "the second is not");
         // The greatest effort asks nobody.
-        lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
+        lab.mm.zone_compacts[ZoneIndex(0)].defer(Order(9));
         let full = lab.compact_fast(Lab::request(), CompactPriority::SyncFull);
         assert_ne!(full.result, CompactResult::Deferred);
     }
@@ -129,7 +129,7 @@ fn stalls(rules: Variant, is_deferred: bool) -> [u32; 2] {
         let range = lab.map(id, free - 900);
         lab.write(id, range);
         if is_deferred {
-            lab.mm.zones[ZoneIndex(0)].compact.defer(Order(9));
+            lab.mm.zone_compacts[ZoneIndex(0)].defer(Order(9));
         }
         lab.fail_slowly(AllocControl::of_task(AllocRequest { no_retry, ..Lab::request() }), None);
         u32::from(lab.count(Event::AllocstallMovable) > 0)

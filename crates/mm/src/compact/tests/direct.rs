@@ -185,7 +185,7 @@ fn a_pageblock_where_nothing_was_found_is_skipped_next_time() {
     lab.step(super::lab::OTHER, |mm, _, cx| mm.drain_all_pages(cx));
     lab.compact(Lab::request(), CompactPriority::SyncLight);
     let skipped = stuck.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
-    let passed = stuck.iter().filter(|pfn| **pfn < lab.mm.zones()[0].compact.cached_migrate[1]).count();
+    let passed = stuck.iter().filter(|pfn| **pfn < lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate[1]).count();
     assert!(skipped > 0 && skipped <= stuck.len(), "{skipped} of {passed} passed");
     assert_eq!(CompactPriority::Async.mode(), MigrateMode::Async);
 }

@@ -54,12 +54,12 @@ fn a_fault_that_gets_nothing_compacts_reclaims_and_compacts_again() {
     lab.lock_all(id);
     lab.fail_slowly(AllocControl::of_task(fault()), None);
     assert_eq!(counts(&lab), [2, 2, 1]);
-    assert_eq!(lab.mm.zones()[0].compact.defer_shift, 0, "neither has waited, so neither defers");
+    assert_eq!(lab.mm.zone_compacts[ZoneIndex(0)].defer_shift, 0, "neither has waited, so neither defers");
     // One without __GFP_NORETRY waits the second time; it does not begin again either.
     let kernel = AllocRequest { no_retry: false, wakes_kswapd: true, ..fault() };
     lab.fail_slowly(AllocControl::of_task(kernel), None);
     assert_eq!(counts(&lab), [4, 4, 2]);
-    assert_eq!(lab.mm.zones()[0].compact.defer_shift, 1);
+    assert_eq!(lab.mm.zone_compacts[ZoneIndex(0)].defer_shift, 1);
 }
 
 #[test]
@@ -68,13 +68,13 @@ fn khugepaged_waits_the_second_time_and_what_it_defers_keeps_faults_from_trying(
     lab.lock_all(id);
     lab.fail_slowly(AllocControl::new(fault()), None);
     assert_eq!(counts(&lab), [2, 2, 1]);
-    lab.mm.zones[ZoneIndex(0)].compact.defer(Order::HUGE);
-    let shift = lab.mm.zones()[0].compact.defer_shift;
+    lab.mm.zone_compacts[ZoneIndex(0)].defer(Order::HUGE);
+    let shift = lab.mm.zone_compacts[ZoneIndex(0)].defer_shift;
     assert_eq!(shift, 2, "once by itself");
     for considered in 1..4 {
         lab.fail_slowly(AllocControl::of_task(fault()), None);
         assert_eq!(counts(&lab), [2, 2, 1], "nothing is tried, not even reclaim");
-        assert_eq!(lab.mm.zones()[0].compact.considered, considered);
+        assert_eq!(lab.mm.zone_compacts[ZoneIndex(0)].considered, considered);
     }
     lab.fail_slowly(AllocControl::of_task(fault()), None);
     assert_eq!(counts(&lab), [4, 4, 2], "the fourth is let through, and so is its second compaction");
@@ -177,7 +177,7 @@ fn before_5_1_the_next_run_begins_at_the_last_pageblock_that_is_marked() {
         let of_then = Variant { compact_private_sources: is_private, ..rules("v4.1") };
         let (mut lab, blocks) = behind_huge_pages(of_then);
         lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
-        let cached = lab.mm.zones()[0].compact.cached_migrate[1];
+        let cached = lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate[1];
         let marked = |pfn: &&Pfn| lab.mm.frames.blocks.skip(**pfn);
         let last = blocks.iter().rfind(marked).expect("nothing of a huge page is to be had");
         assert_eq!(cached == *last, begins_at, "{is_private}: {cached}, {blocks:?}");
@@ -250,13 +250,13 @@ fn before_5_1_all_marks_are_cleared_at_once() {
         for pfn in &blocks {
             lab.mm.frames.blocks.set_skip(*pfn, true);
         }
-        lab.mm.zones[ZoneIndex(0)].compact.blockskip_flush = true;
-        lab.mm.zones[ZoneIndex(0)].compact.cached_migrate = [Pfn(512), Pfn(1024)];
+        lab.mm.zone_compacts[ZoneIndex(0)].blockskip_flush = true;
+        lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate = [Pfn(512), Pfn(1024)];
         lab.step(ME, |mm, _, cx| mm.reset_isolation_suitable(cx, NodeId(0)));
         let marked = blocks.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
         assert!(if left == 0 { marked == 0 } else { marked > 0 }, "{selective}: {marked}");
-        assert!(!lab.mm.zones()[0].compact.blockskip_flush);
-        assert!(selective || lab.mm.zones()[0].compact.cached_migrate == [Pfn(0); 2]);
+        assert!(!lab.mm.zone_compacts[ZoneIndex(0)].blockskip_flush);
+        assert!(selective || lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate == [Pfn(0); 2]);
     }
 }
 

@@ -5,8 +5,10 @@ use units::Order;
 use super::lab::{Lab, rules};
 use crate::{
     Urgency, ZoneKind,
-    compact::{FreeBlocks, Suitable, suitable::gap},
-    memory::pageblock::ZoneIndex,
+    memory::{
+        pageblock::ZoneIndex,
+        suitable::{FreeBlocks, Suitable, gap},
+    },
 };
 
 #[test]
@@ -58,7 +60,7 @@ fn a_zone_is_compacted_for_large_orders_only_above_the_threshold_of_its_index() 
     let index = FreeBlocks::of(&lab.mm.zones()[0].buddy, Order(9)).fragmentation_index(Order(9));
     let index = u32::try_from(index).unwrap();
     for (extfrag_threshold, expected) in [(index - 1, Suitable::Continue), (index, Suitable::Skipped)] {
-        lab.mm.compaction.apply_settings(&crate::Settings { extfrag_threshold, ..crate::Settings::default() });
+        lab.mm.extfrag_threshold = extfrag_threshold;
         let asked = lab.mm.compaction_suitable(ZoneIndex(0), Order(9), ZoneKind::Movable, Urgency::Normal);
         assert_eq!(asked, expected, "{index} {extfrag_threshold}");
     }

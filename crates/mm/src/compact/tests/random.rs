@@ -8,13 +8,14 @@ use super::{
 };
 use crate::{
     AllocRequest, SpaceId, Urgency, Variant, ZoneKind,
-    compact::{CompactPriority, DirectCompact, Suitable},
+    compact::{CompactPriority, DirectCompact},
     fault::{Access, FaultDone, touch::Touch},
     memory::{
         event::Event,
         frame::Holdings,
         pageblock::ZoneIndex,
         step::{Step, Wait},
+        suitable::Suitable,
     },
     space::{unmap::Unmap, vma::PageRange},
 };

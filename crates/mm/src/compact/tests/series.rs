@@ -46,7 +46,7 @@ fn footprint(rules: Variant) -> [String; 3] {
     [(8, 1), (8, 3), (16, 3)].map(|(mib, run)| {
         let (lab, _) = Lab::fragmented_every(mib, rules, run);
         let lab = random::run_in(lab, 3, 3_000, 3_000).lab;
-        format!("{:?} {:?}", lab.counters, lab.mm.zones()[0].compact)
+        format!("{:?} {:?}", lab.counters, lab.mm.zone_compacts[ZoneIndex(0)])
     })
 }
 
@@ -56,7 +56,7 @@ fn cached_at_first_move(lab: &mut Lab) -> [Pfn; 2] {
     while lab.count(Event::PgmigrateSuccess) == 0 {
         assert!(matches!(lab.step(ME, |mm, spaces, cx| compact.step(mm, spaces, cx)), Step::More));
     }
-    lab.mm.zones()[0].compact.cached_migrate
+    lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_search_for_frames_to_move_to_looks_at_one_block_of_a_list_before_5_14() {
         // All frames are too far down, and this is not where the search begins.
         let end = Pfn(1 << 13);
         let (mut lab, mut control) = between(Variant { compact_looks_further, ..rules("v5.1") }, end, end);
-        lab.mm.zones[ZoneIndex(0)].compact.init_free = Some(end.plus(1));
+        lab.mm.zone_compacts[ZoneIndex(0)].init_free = Some(end.plus(1));
         assert_eq!(lab.step(ME, |mm, _, cx| control.fast_isolate_freepages(mm, cx)), None);
         let buddy = &lab.mm.zones()[0].buddy;
         let lists = (0..9).filter(|order| !buddy.area(Order(*order)).list(MigrateType::Movable).is_empty());

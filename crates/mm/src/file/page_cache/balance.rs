@@ -165,10 +165,16 @@ impl Mm {
     }
 
     /// Is there room for another dirty page on a node (`node_dirty_ok`)?
-    pub(crate) fn is_dirty_ok(&self, node: NodeId) -> bool {
+    fn is_dirty_ok(&self, node: NodeId) -> bool {
         let limit = self.node_dirtyable(node) * self.cache.settings.dirty_ratio / 100;
         let counts = self.node_file_counts(node);
         counts.dirty + counts.writeback <= limit
+    }
+
+    /// Nodes, by a bit of their number, that hold as many dirty pages as they should.
+    pub(super) fn nodes_full_of_dirty(&self) -> u64 {
+        let full = self.nodes.ids().filter(|node| !self.is_dirty_ok(*node));
+        full.fold(0, |bits, node| bits | 1 << (node.0 % u64::BITS))
     }
 
     /// How much is dirty, and how much may be (`domain_dirty_limits`).

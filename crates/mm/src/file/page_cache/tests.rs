@@ -192,7 +192,7 @@ impl Lab {
         let mut mine = holdings;
         mine.add(self.supply.holdings());
         let controls = vec![
-            (ControlId(0), self.mm.nodes[NodeId(0)].kswapd.holdings()),
+            (ControlId(0), self.mm.kswapds[NodeId(0)].holdings()),
             (ControlId(1), self.mm.flusher_holdings()),
             (ControlId(2), self.mm.kcompactd_holdings(NodeId(0))),
             (ME, mine),

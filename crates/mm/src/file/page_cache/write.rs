@@ -120,7 +120,8 @@ impl Write {
             return Next::Phase(Phase::Locked);
         }
         let request = mm.page_cache_request(cx, true);
-        match mm.alloc(cx, &request) {
+        let full = mm.nodes_full_of_dirty();
+        match mm.alloc_beside(cx, &request, full) {
             Ok(head) => {
                 mm.isolate(cx, head, Order::BASE);
                 Next::Phase(Phase::Insert(head))

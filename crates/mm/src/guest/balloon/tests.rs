@@ -3,7 +3,7 @@ use units::{CpuId, NodeId};
 use super::*;
 use crate::{
     ControlId, MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    guest::host::{Discard, HostSpec},
+    memory::backing::{Discard, HostSpec},
     memory::{cost::Prices, event::Counters, pageblock::ZoneIndex},
     rules::variant,
     whole::check::{Owners, walk_owners},

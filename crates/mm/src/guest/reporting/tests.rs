@@ -3,7 +3,7 @@ use units::{CpuId, Frames, Pfn};
 use super::*;
 use crate::{
     AllocRequest, MachineSpec, NodeSpec, Settings, Variant, ZoneSpec,
-    guest::host::{Discard, HostSpec},
+    memory::backing::{Discard, HostSpec},
     memory::{cost::Prices, event::Counters},
     rules::{gfp::Mobility, variant},
 };

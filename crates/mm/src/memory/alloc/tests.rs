@@ -74,8 +74,8 @@ fn the_short_way_is_the_long_way_in_short() {
         let mut short = small(rules);
         with(&mut short, |mm, cx| mm.alloc(cx, &USER)).0.expect("there is memory");
         let mut long = short.clone();
-        let listed = with(&mut short, |mm, cx| mm.alloc_listed(cx, &USER));
-        assert_eq!(listed, with(&mut long, |mm, cx| mm.alloc_anywhere(cx, &USER).ok()), "{rules}");
+        let listed = with(&mut short, |mm, cx| mm.alloc_listed(cx, &USER, 0));
+        assert_eq!(listed, with(&mut long, |mm, cx| mm.alloc_anywhere(cx, &USER, 0).ok()), "{rules}");
         let (pfn, spent, counters) = listed;
         let pfn = pfn.expect("the first one has filled the list");
         assert_eq!(spent, 1 << (Work::AllocFast as u32), "{rules}");

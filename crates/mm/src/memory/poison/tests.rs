@@ -1,13 +1,10 @@
+use crate::memory::backing::{Discard, HostSpec};
 use units::{CpuId, Frames, NodeId, Picos, Time};
 
 use super::*;
 use crate::{
     AllocRequest, MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    guest::{
-        host::{Discard, HostSpec},
-        mistake::Mistake,
-        reporting::ReportingSpec,
-    },
+    guest::{mistake::Mistake, reporting::ReportingSpec},
     memory::{
         cost::{Prices, Work},
         event::{Counters, Event},

@@ -8,7 +8,7 @@
 
 use units::{NodeId, Order, Pfn, Vpn};
 
-use super::{last::Last, sharing::Parts, task::Fault};
+use super::task::Fault;
 use crate::{
     Mm, SpaceId, Spaces,
     folio::pte::Pte,
@@ -17,6 +17,7 @@ use crate::{
         cx::Cx,
         event::Event,
         frame::{ControlId, Holdings},
+        last_fault::{Last, sharing::Parts},
         primitive,
         step::Step,
     },
@@ -250,8 +251,8 @@ impl Mm {
         if !policy.is_local() || (rules.numa_local_keeps_last && !is_elsewhere) {
             return (None, self.last_fault(head, order));
         }
-        let numa = self.numa.as_mut().expect("only a kernel that balances asks");
-        let last = numa.last.exchange(head, order, own);
+        let faults = self.last_faults.as_mut().expect("only a kernel that balances asks");
+        let last = faults.exchange(head, order, own);
         let follows = if rules.numa_groups {
             is_elsewhere && self.numa_may_come(cx.control(), last, (on, here))
         } else {
@@ -269,23 +270,12 @@ impl Mm {
     }
 
     fn last_fault(&self, head: Pfn, order: Order) -> Last {
-        self.numa.as_ref().map_or(Last::NOBODY, |numa| numa.last.get(head, order))
+        self.last_faults.as_ref().map_or(Last::NOBODY, |faults| faults.get(head, order))
     }
 
     fn set_last_fault(&mut self, head: Pfn, order: Order, last: Last) {
-        if let Some(numa) = &mut self.numa {
-            numa.last.exchange(head, order, last);
-        }
-    }
-
-    /// A page is freed: who faulted there is of no interest any more.
-    #[inline]
-    pub(crate) fn forget_last_fault(&mut self, head: Pfn, order: Order) {
-        if let Some(numa) = &mut self.numa {
-            numa.last.reset(head, order);
-            if let Some(sharing) = numa.sharing.as_mut().filter(|_| order == Order::HUGE) {
-                sharing.forget(head);
-            }
+        if let Some(faults) = &mut self.last_faults {
+            faults.exchange(head, order, last);
         }
     }
 
@@ -293,19 +283,20 @@ impl Mm {
     fn is_falsely_shared(&mut self, cx: &Cx, head: Pfn, vpn: Vpn) -> bool {
         let own = self.last_by(cx);
         let (nodes, cpus, by_cpu) = (&self.nodes, &self.cpu_nodes, self.variant.numa_groups);
-        let Some(sharing) = self.numa.as_mut().and_then(|numa| numa.sharing.as_mut()) else { return false };
+        let Some(sharing) = self.last_faults.as_mut().and_then(|faults| faults.sharing.as_mut()) else { return false };
         let node = |last: Last| last.place().map(|at| if by_cpu { nodes.place(cpus[at]) } else { at });
         sharing.note(head, vpn, own, node)
     }
 
     fn parts_of(&self, head: Pfn, order: Order) -> Option<Parts> {
-        let sharing = self.numa.as_ref().filter(|_| order == Order::HUGE).and_then(|numa| numa.sharing.as_ref());
+        let sharing =
+            self.last_faults.as_ref().filter(|_| order == Order::HUGE).and_then(|faults| faults.sharing.as_ref());
         sharing.map(|sharing| sharing.parts(head))
     }
 
     /// A huge page has moved: what is known of its parts comes with it.
     fn keep_parts(&mut self, head: Pfn, parts: Option<Parts>) {
-        let sharing = self.numa.as_mut().and_then(|numa| numa.sharing.as_mut());
+        let sharing = self.last_faults.as_mut().and_then(|faults| faults.sharing.as_mut());
         if let (Some(sharing), Some(parts)) = (sharing, parts) {
             sharing.keep(head, parts);
         }
@@ -314,13 +305,13 @@ impl Mm {
     /// A huge page becomes base pages: each keeps who faulted there last, as far as that is known of its part, and else at the
     /// huge page (`__split_huge_page_tail`).
     pub(crate) fn split_last_fault(&mut self, head: Pfn) {
-        let Some(numa) = &mut self.numa else { return };
-        let whole = numa.last.get(head, Order::HUGE);
+        let Some(faults) = &mut self.last_faults else { return };
+        let whole = faults.get(head, Order::HUGE);
         for n in 0..Order::HUGE.frames() {
-            let part = numa.sharing.as_ref().map_or(Last::NOBODY, |sharing| sharing.last(head, n));
-            numa.last.exchange(head.plus(n), Order::BASE, if part == Last::NOBODY { whole } else { part });
+            let part = faults.sharing.as_ref().map_or(Last::NOBODY, |sharing| sharing.last(head, n));
+            faults.exchange(head.plus(n), Order::BASE, if part == Last::NOBODY { whole } else { part });
         }
-        if let Some(sharing) = &mut numa.sharing {
+        if let Some(sharing) = &mut faults.sharing {
             sharing.forget(head);
         }
     }

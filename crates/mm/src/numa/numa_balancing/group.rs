@@ -7,8 +7,11 @@
 
 use units::NodeId;
 
-use super::{NumaBalancing, last::Last};
-use crate::{Mm, memory::frame::ControlId};
+use super::NumaBalancing;
+use crate::{
+    Mm,
+    memory::{frame::ControlId, last_fault::Last},
+};
 
 /// A node with more than a third of the faults of the one with the most is in use (`ACTIVE_NODE_FRACTION`).
 pub(super) const ACTIVE_NODE_FRACTION: u64 = 3;

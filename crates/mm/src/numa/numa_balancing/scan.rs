@@ -268,14 +268,14 @@ impl Chunk {
     /// Marks the pages of a table; if all of them are of one node, one fault will do for all of them (`change_pmd_protnuma`).
     fn mark_table(&self, mm: &Mm, space: &mut AddressSpace, cx: &mut Cx, (table, part): (TableId, PageRange)) -> u64 {
         let by_pid = mm.variant().numa_private_by_pid;
-        let numa = mm.numa.as_ref().expect("a scan is of a kernel that balances");
+        let faults = mm.last_faults.as_ref().expect("a scan is of a kernel that balances");
         let (mut first, mut is_one, mut marked) = (None, true, Vec::new());
         for vpn in (part.start.0..part.end.0).map(Vpn) {
             let pte = space.tables.pte(table, vpn);
             if !pte.is_present() || pte.is_zero_page() {
                 continue;
             }
-            let last = by_pid.then(|| numa.last.get(pte.pfn(), units::Order::BASE));
+            let last = by_pid.then(|| faults.get(pte.pfn(), units::Order::BASE));
             // With PIDs, the node is that of the last fault too.
             let key = (if by_pid { None } else { Some(mm.node_of(pte.pfn())) }, last);
             is_one &= *first.get_or_insert(key) == key;

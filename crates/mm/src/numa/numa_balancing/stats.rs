@@ -9,12 +9,11 @@ use units::{NodeId, Picos, Time};
 use super::{
     JIFFY, TaskNuma,
     group::{ACTIVE_NODE_FRACTION, ByNode, Faults, GroupId},
-    last::Last,
     task::Fault,
 };
 use crate::{
     Mm,
-    memory::{cx::Cx, frame::ControlId, news::News},
+    memory::{cx::Cx, frame::ControlId, last_fault::Last, news::News},
     rules::variant::{NumaFilter, NumaPlaces},
     space::address_space::AddressSpace,
 };

@@ -5,8 +5,8 @@ use units::{NodeId, Picos};
 use super::SLOWER_MS;
 use crate::{
     Mm, SpaceId,
-    memory::{cx::Cx, frame::ControlId, news::News},
-    numa::numa_balancing::{last::Last, stats::Stats},
+    memory::{cx::Cx, frame::ControlId, last_fault::Last, news::News},
+    numa::numa_balancing::stats::Stats,
     space::address_space::AddressSpace,
 };
 

@@ -6,7 +6,7 @@ mod sharing;
 
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 
-use super::{Tick, last::Last, task::Fault};
+use super::{Tick, task::Fault};
 use crate::{
     ControlId, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
     fault::{Access, FaultControl, FaultDone, touch::Touch},
@@ -14,6 +14,7 @@ use crate::{
         cost::Prices,
         cx::{Circumstances, Cx},
         event::{Counters, Event},
+        last_fault::Last,
         news::News,
         step::{Step, Wait},
     },

@@ -7,17 +7,19 @@
 
 use units::{NodeId, Order};
 
-use super::{SHORT_SLEEP, State, Wish};
+use super::{Run, SHORT_SLEEP};
 use crate::{
     Mm, Spaces,
-    compact::{CompactControl, Suitable},
+    compact::CompactControl,
     memory::{
+        bell::{Rest, Wish},
         cx::Cx,
         event::Event,
         frame::Holdings,
         lru_kind::LruKind,
         pageblock::ZoneIndex,
         step::{RUN, Step, Wait},
+        suitable::Suitable,
     },
     reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
     rules::{
@@ -98,35 +100,13 @@ impl Balance {
 type Next = crate::memory::step::Next<Phase, ()>;
 
 impl Mm {
-    /// A request found no zone above its Low mark (`wakeup_kswapd` for each of a node's zones that it may have).
-    pub(super) fn wake_kswapd_by_zone(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
-        let (classzone, nothing) = (self.classzone(node, highest), self.no_wish(node));
-        let daemon = &mut self.nodes[node].kswapd;
-        let wish = daemon.wish.get_or_insert(nothing);
-        if wish.order < order {
-            *wish = Wish { order, highest: wish.highest.min(classzone) };
-        }
-        if !daemon.is_asleep() {
-            return;
-        }
-        let has_need = self.zones_up_to(node, highest).any(|zone| !self.zone_balanced(zone, order, 0, ZoneKind::Dma));
-        if has_need {
-            self.start_kswapd(cx, node);
-        }
-    }
-
-    /// No request (`kswapd_max_order`, `classzone_idx`).
-    fn no_wish(&self, node: NodeId) -> Wish {
-        Wish { order: Order::BASE, highest: self.classzone(node, TOP) }
-    }
-
     /// A run begins with what was asked for last.
     pub(super) fn begin_zone_run(&mut self, node: NodeId) -> Step<()> {
         let nothing = self.no_wish(node);
-        let daemon = &mut self.nodes[node].kswapd;
-        let wish = daemon.wish.take().unwrap_or(nothing);
-        (daemon.turn.run, daemon.turn.new) = (wish, wish);
-        daemon.state = State::ByZone(Balance::new(wish));
+        let wish = self.nodes[node].kswapd.wish.take().unwrap_or(nothing);
+        let turn = &mut self.kswapds[node].turn;
+        (turn.run, turn.new) = (wish, wish);
+        self.goes_on(node, Run::ByZone(Balance::new(wish)));
         Step::More
     }
 
@@ -145,7 +125,7 @@ impl Mm {
                 None => {}
                 Some(Step::Done(())) => return self.end_zone_run(cx, node, &run),
                 Some(step) => {
-                    self.nodes[node].kswapd.state = State::ByZone(run);
+                    self.goes_on(node, Run::ByZone(run));
                     return step;
                 }
             }
@@ -284,8 +264,8 @@ impl Mm {
         let Some(at) = self.zones_up_to(node, TOP).find(|at| *at >= next) else {
             return self.after_zone_pass(node, run);
         };
-        self.zones[at].compact.consider(order);
-        if self.zones[at].compact.is_deferred(order) {
+        self.zone_compacts[at].consider(order);
+        if self.zone_compacts[at].is_deferred(order) {
             self.note_compacted(at, order);
             return Next::Phase(Phase::Compact { next: at.next(), run: None });
         }
@@ -296,23 +276,23 @@ impl Mm {
     /// A zone that has a block above its Low mark need not be spared any more.
     fn note_compacted(&mut self, at: ZoneIndex, order: Order) {
         if self.zones[at].is_ok(order, Mark::Low, ZoneKind::Dma, Urgency::Normal, &self.variant) {
-            self.zones[at].compact.reset_deferral(order, false);
+            self.zone_compacts[at].reset_deferral(order, false);
         }
     }
 
     /// The run is over: is there something new, or may it sleep (the loop of `kswapd`)?
     fn end_zone_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance) -> Step<()> {
         let nothing = self.no_wish(node);
-        let daemon = &mut self.nodes[node].kswapd;
-        let turn = &mut daemon.turn;
+        let turn = &mut self.kswapds[node].turn;
         turn.balanced = Wish { order: run.sc.order, highest: run.end };
         // What a run has failed at, the same again would too.
         if turn.balanced.highest >= turn.new.highest && turn.balanced.order == turn.new.order {
-            turn.new = daemon.wish.take().unwrap_or(nothing);
+            turn.new = self.nodes[node].kswapd.wish.take().unwrap_or(nothing);
         }
         if turn.run.order < turn.new.order || turn.run.highest > turn.new.highest {
             turn.run = turn.new;
-            daemon.state = State::ByZone(Balance::new(turn.run));
+            let run = Balance::new(turn.run);
+            self.goes_on(node, Run::ByZone(run));
             return Step::More;
         }
         let rests = turn.balanced;
@@ -320,14 +300,14 @@ impl Mm {
         if !self.node_balanced(node, rests) {
             return self.refuse_sleep(cx, node);
         }
-        self.nodes[node].kswapd.state = State::Napping;
+        self.nodes[node].kswapd.rest = Rest::Napping;
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 
     /// The nap is over, and was not cut short.
     pub(super) fn end_zone_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
         self.wake_stalled(node);
-        if !self.node_balanced(node, self.nodes[node].kswapd.turn.balanced) {
+        if !self.node_balanced(node, self.kswapds[node].turn.balanced) {
             return self.refuse_sleep(cx, node);
         }
         // Room was made: what compaction gave up is worth another look.
@@ -344,14 +324,6 @@ impl Mm {
     fn relieve_zone(&mut self, zone: ZoneIndex) {
         let flags = &mut self.zones[zone].reclaim;
         (flags.is_congested, flags.meets_dirty) = (false, false);
-    }
-
-    /// Does a zone stay so much above its High mark, and could compaction begin for a larger order (`zone_balanced`)?
-    fn zone_balanced(&self, zone: ZoneIndex, order: Order, gap: u64, classzone: ZoneKind) -> bool {
-        let mark = self.zones[zone].mark(Mark::High) + gap;
-        self.has_above(zone, order, mark, classzone)
-            && (order == Order::BASE
-                || self.compaction_suitable(zone, order, classzone, Urgency::Normal) != Suitable::Skipped)
     }
 
     /// Is every zone balanced, or, for larger orders, a quarter of the node (`pgdat_balanced`)? Those that are given up count

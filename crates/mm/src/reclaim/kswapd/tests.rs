@@ -177,8 +177,8 @@ fn from_5_0_to_5_2_slab_is_spared_while_only_raised_marks_ask_for_room() {
             mm.wake_kswapd(cx, NodeId(0), order, highest);
             mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))
         });
-        match &mm.nodes[NodeId(0)].kswapd.state {
-            State::Balancing(Balance { pass: Pass::Node { scan, .. }, .. }) => scan.asks_shrinkers,
+        match &mm.kswapds[NodeId(0)].run {
+            Some(Run::ByNode(Balance { pass: Pass::Node { scan, .. }, .. })) => scan.asks_shrinkers,
             state => panic!("{rules}: a pass has begun, but {state:?}"),
         }
     };
@@ -241,14 +241,14 @@ fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_r
         }
         // What there is is less than half of so high a mark.
         mm.zones[ZoneIndex(0)].boost = if has_reserves { 0 } else { 1 << 20 };
-        mm.nodes[NodeId(0)].kswapd.has_sleepers = true;
+        mm.kswapds[NodeId(0)].has_sleepers = true;
         let mut run = Balance::new(Wish { order: Order::BASE, highest: ZoneKind::Movable }, (false, false));
         run.boost = boost;
         (run.sc.priority, run.sc.to_reclaim, run.sc.reclaimed) = (priority, 100, 1);
         run.sc.scanned = if is_enough { 100 } else { 99 };
         let step = at(&mut mm, &mut counters, 0, |mm, cx| mm.end_pass(cx, NodeId(0), run, 0));
         assert_eq!(step, Step::More, "the run is not over: who goes to sleep tells everybody");
-        assert_eq!(mm.nodes[NodeId(0)].kswapd.has_sleepers, !mm.has_news());
+        assert_eq!(mm.kswapds[NodeId(0)].has_sleepers, !mm.has_news());
         mm.take_passed() == [NodeId(0)]
     };
     assert!(is_told(512, DEF_PRIORITY, true, false), "it has looked at enough");
@@ -259,15 +259,16 @@ fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_r
 }
 
 /// The request that a run serves which begins when kswapd is woken: the order, and the highest zone.
-fn begun(rules: &str, state: State, wish: Option<Wish>) -> (u8, ZoneKind) {
+fn begun(rules: &str, rest: Rest, wish: Option<Wish>) -> (u8, ZoneKind) {
     let (mut mm, mut counters) = (machine_of(rules), Counters::default());
-    let daemon = &mut mm.nodes[NodeId(0)].kswapd;
-    (daemon.state, daemon.wish) = (state, wish);
-    daemon.last = Wish { order: Order(3), highest: ZoneKind::Dma32 };
+    let bell = &mut mm.nodes[NodeId(0)].kswapd;
+    (bell.rest, bell.wish) = (rest, wish);
+    bell.last = Wish { order: Order(3), highest: ZoneKind::Dma32 };
     at(&mut mm, &mut counters, 0, |mm, cx| mm.nudge_kswapd(cx, NodeId(0)));
     assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
-    let State::Balancing(run) = &mm.nodes[NodeId(0)].kswapd.state else { panic!("it was woken") };
-    (run.wish.order.0, run.wish.highest)
+    let bell = &mm.nodes[NodeId(0)].kswapd;
+    assert_eq!((bell.rest, bell.wish), (Rest::Awake, None), "it was woken");
+    (bell.last.order.0, bell.last.highest)
 }
 
 #[test]
@@ -278,10 +279,10 @@ fn who_is_woken_looks_at_what_was_asked_for_and_at_what_it_rested_on() {
         ("v5.2", ZoneKind::Dma32, ZoneKind::Dma),
         ("v6.1", ZoneKind::Dma32, ZoneKind::Dma),
     ] {
-        assert_eq!(begun(rules, State::Asleep, normal), (0, ZoneKind::Normal), "{rules}");
-        assert_eq!(begun(rules, State::Asleep, None), (0, nothing), "{rules}: nobody has asked");
-        assert_eq!(begun(rules, State::Napping, normal), (3, ZoneKind::Normal), "{rules}: it rested on order 3");
-        assert_eq!(begun(rules, State::Napping, dma), (3, lower), "{rules}: it rested on a higher zone");
+        assert_eq!(begun(rules, Rest::Asleep, normal), (0, ZoneKind::Normal), "{rules}");
+        assert_eq!(begun(rules, Rest::Asleep, None), (0, nothing), "{rules}: nobody has asked");
+        assert_eq!(begun(rules, Rest::Napping, normal), (3, ZoneKind::Normal), "{rules}: it rested on order 3");
+        assert_eq!(begun(rules, Rest::Napping, dma), (3, lower), "{rules}: it rested on a higher zone");
     }
 }
 
@@ -291,8 +292,9 @@ fn a_run_in_vain_is_followed_by_one_for_dma_alone_up_to_5_1() {
         let (mut mm, mut counters) = (machine_of(rules), Counters::default());
         let wish = Wish { order: Order(3), highest: ZoneKind::Movable };
         at(&mut mm, &mut counters, 0, |mm, cx| mm.begin_again(cx, NodeId(0), wish));
-        let State::Balancing(run) = &mm.nodes[NodeId(0)].kswapd.state else { panic!("it begins again") };
-        (run.wish.order.0, run.wish.highest)
+        let bell = &mm.nodes[NodeId(0)].kswapd;
+        assert_eq!((bell.rest, bell.wish), (Rest::Awake, None), "it begins again");
+        (bell.last.order.0, bell.last.highest)
     };
     assert_eq!([next("v4.20"), next("v5.2")], [(0, ZoneKind::Dma), (0, ZoneKind::Movable)]);
 }

@@ -1,9 +1,9 @@
-use units::{CpuId, Pfn};
+use units::{CpuId, Mobility, Order, Pfn};
 
 use super::*;
 use crate::{
-    MachineSpec, MigrateType, NodeSpec, Settings, Spaces, ZoneKind, ZoneSpec,
-    memory::{cost::Prices, event::Counters, news::Daemon, step::Step},
+    AllocRequest, MachineSpec, MigrateType, NodeSpec, Settings, Spaces, ZoneKind, ZoneSpec,
+    memory::{bell::KswapdBell, cost::Prices, event::Counters, news::Daemon, step::Step},
     reclaim::kswapd::Kswapd,
     rules::{gfp::Mark, variant::patched},
     slow::Supply,
@@ -63,7 +63,8 @@ impl Lab {
         assert_eq!(self.count(Event::SimExtfragFragmenting), 0);
         // As if kswapd slept, and nothing had happened yet.
         let _ = self.mm.take_news();
-        self.mm.nodes[NodeId(0)].kswapd = Kswapd::default();
+        self.mm.nodes[NodeId(0)].kswapd = KswapdBell::default();
+        self.mm.kswapds[NodeId(0)] = Kswapd::default();
         self.counters = Counters::default();
     }
 
@@ -204,7 +205,7 @@ fn who_makes_memory_free_does_not_stall() {
     let mut lab = Lab::new(Order(1));
     assert!(lab.at(0, |mm, cx| mm.alloc(cx, &PAIR)).is_ok());
     assert_eq!(lab.signs(), (2, 1, true), "for the look that spared it, and for the one that did not");
-    assert!(!lab.mm.nodes()[NodeId(0)].kswapd.has_sleepers);
+    assert!(!lab.mm.kswapds[NodeId(0)].has_sleepers);
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn who_is_being_killed_does_not_sleep() {
     lab.supply.open_reserves();
     assert_eq!(lab.supply(0), Step::Done(()), "it has what others may not have, at once");
     assert_eq!((lab.boost(), lab.count(Event::FragmentStall)), (9 * PAGEBLOCK, 0), "the last of them for the block");
-    assert!(!lab.mm.nodes()[NodeId(0)].kswapd.has_sleepers);
+    assert!(!lab.mm.kswapds[NodeId(0)].has_sleepers);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! A node on which somebody got no huge page is left alone, by faults and by khugepaged, each by a rule
 //! of its own, until somebody gets one or one is freed.
 
-use units::{NodeId, Order};
+use units::NodeId;
 
 use crate::{
     MachineSpec, Mm, PerNode,
@@ -31,26 +31,36 @@ impl ThpAvail {
     pub(crate) fn new(machine: &MachineSpec) -> Self {
         Self { nodes: PerNode::new(machine, |_| NodeAvail::default()) }
     }
-
-    /// Has a node huge pages, as far as is known?
-    pub fn has_huge(&self, node: NodeId) -> bool {
-        !self.nodes[node].is_without
-    }
-
-    /// Of each node without huge pages, how many faults have tried there since: for checks.
-    pub(crate) fn raw_tries(&self) -> impl Iterator<Item = u64> + '_ {
-        self.nodes.values().filter(|node| node.is_without).map(|node| node.tries)
-    }
 }
 
 impl Mm {
+    /// Has a node huge pages, as far as is known? One that was freed there counts, as such and not by merging
+    /// (`__free_pages_ok` of patch 3).
+    pub fn has_huge(&self, node: NodeId) -> bool {
+        let is_freed = self.variant.thp_faults_gated && self.nodes[node].has_freed_huge;
+        is_freed || !self.thp_avail.nodes[node].is_without
+    }
+
+    /// Of each node without huge pages, how many faults have tried there since: for checks.
+    pub(crate) fn raw_huge_tries(&self) -> impl Iterator<Item = u64> + '_ {
+        self.thp_avail.nodes.iter().filter(|(id, _)| !self.has_huge(*id)).map(|(_, node)| node.tries)
+    }
+
+    /// Notes what the page allocator has said of a node since: that a huge block was freed.
+    fn hear_of_freed(&mut self, node: NodeId) {
+        if std::mem::take(&mut self.nodes[node].has_freed_huge) && self.variant.thp_faults_gated {
+            self.note_huge(node);
+        }
+    }
+
     /// Does khugepaged collapse nothing on this node?
     pub(super) fn leaves_node_alone(&self, node: NodeId) -> bool {
-        self.variant().khugepaged_checks_nodes && !self.thp_avail.has_huge(node)
+        self.variant().khugepaged_checks_nodes && !self.has_huge(node)
     }
 
     /// A request got no huge page on a node (`node_clear`).
     pub(super) fn note_without_huge(&mut self, node: NodeId) {
+        self.hear_of_freed(node);
         let known = &mut self.thp_avail.nodes[node];
         if !known.is_without {
             *known = NodeAvail { is_without: true, tries: 0 };
@@ -62,22 +72,15 @@ impl Mm {
         self.thp_avail.nodes[node] = NodeAvail::default();
     }
 
-    /// A block was freed, as such and not by merging (`__free_pages_ok` of patch 3).
-    #[inline]
-    pub(crate) fn note_freed(&mut self, node: NodeId, order: Order) {
-        if order >= Order::HUGE && self.variant.thp_faults_gated {
-            self.note_huge(node);
-        }
-    }
-
     /// May a fault try for a huge page (`thp_avail_isset`, in `alloc_pages_vma` of patch 3)? What the slow path has answered
     /// is a try that began before.
     pub(crate) fn may_try_huge(&self, cx: &mut Cx, request: &AllocRequest) -> bool {
-        !self.variant().thp_faults_gated || self.thp_avail.has_huge(request.node) || is_answered(cx, request)
+        !self.variant().thp_faults_gated || self.has_huge(request.node) || is_answered(cx, request)
     }
 
     /// A fault tries.
     pub(crate) fn count_huge_try(&mut self, cx: &mut Cx, request: &AllocRequest) {
+        self.hear_of_freed(request.node);
         let known = &mut self.thp_avail.nodes[request.node];
         known.tries += u64::from(known.is_without && !is_answered(cx, request));
     }

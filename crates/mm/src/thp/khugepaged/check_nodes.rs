@@ -58,7 +58,7 @@ impl CheckNodes {
         let others_allocate = mm.variant().thp_requests == ThpRequests::NodeThreads;
         // Bound: the nodes of the machine.
         while let Some(node) = mm.nodes.ids().nth(self.next) {
-            if mm.thp_avail.has_huge(node) {
+            if mm.has_huge(node) {
                 self.found = true;
             } else if !others_allocate {
                 self.alloc = Some(NodeAlloc::new(mm, node));

@@ -39,7 +39,7 @@ impl ThpThread {
 impl Mm {
     /// A fault wants a huge page of a node.
     pub(super) fn request_of_thread(&mut self, node: NodeId) {
-        let thread = &mut self.nodes[node].thp_thread;
+        let thread = &mut self.thp_threads[node];
         thread.is_requested = true;
         if thread.is_idle() {
             self.tell(News::Woken(Daemon::ThpThread, node));
@@ -48,18 +48,18 @@ impl Mm {
 
     /// Goes on until others may run, or goes to sleep: until a fault asks, or as long as khugepaged sleeps after a failure.
     pub fn step_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
-        let Some(mut alloc) = self.nodes[node].thp_thread.alloc.take() else {
-            self.nodes[node].thp_thread.is_requested = false;
-            if self.thp_avail.has_huge(node) || self.thp.enabled == ThpEnabled::Never {
+        let Some(mut alloc) = self.thp_threads[node].alloc.take() else {
+            self.thp_threads[node].is_requested = false;
+            if self.has_huge(node) || self.thp.enabled == ThpEnabled::Never {
                 return Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep));
             }
-            self.nodes[node].thp_thread.alloc = Some(Box::new(NodeAlloc::new(self, node)));
+            self.thp_threads[node].alloc = Some(Box::new(NodeAlloc::new(self, node)));
             return Step::More;
         };
         let got = match alloc.step(self, spaces, cx) {
             Step::Done(got) => got,
             step => {
-                self.nodes[node].thp_thread.alloc = Some(alloc);
+                self.thp_threads[node].alloc = Some(alloc);
                 return step.map(|_| ());
             }
         };
@@ -67,7 +67,7 @@ impl Mm {
             self.note_huge(node);
             self.free(cx, frame, Order::HUGE);
         }
-        if self.nodes[node].thp_thread.is_requested {
+        if self.thp_threads[node].is_requested {
             return Step::More;
         }
         Step::Block(Wait::Until(cx.now() + self.khugepaged.settings.alloc_sleep))

@@ -59,7 +59,7 @@ impl World {
         walk(&self.mm).unwrap();
         let spaces = self.spaces.iter().map(|(_, space)| space).collect();
         let mut holdings = self.mm.khugepaged.holdings();
-        self.mm.nodes().values().for_each(|node| holdings.add(node.thp_thread.holdings()));
+        self.mm.thp_threads.values().for_each(|thread| holdings.add(thread.holdings()));
         let controls = vec![(ControlId(9), holdings)];
         walk_owners(&self.mm, &Owners { spaces, controls }).unwrap();
         result

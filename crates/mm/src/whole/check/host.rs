@@ -6,7 +6,7 @@ use units::{Order, Pfn};
 use super::{Broken, ensure};
 use crate::{
     Mm,
-    guest::host::{Backing, Discard, Host},
+    memory::backing::{Backing, Discard, Host},
     memory::frame::{Frame, FrameFlag},
 };
 

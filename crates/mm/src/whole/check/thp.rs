@@ -6,8 +6,8 @@ use super::{Broken, Walk, ensure};
 impl Walk<'_> {
     /// Nodes known to lack huge pages, and pages that khugepaged keeps, are as the rules allow.
     pub(super) fn huge_pages(&self) -> Result<(), Broken> {
-        let (rules, avail) = (self.mm.variant(), &self.mm.thp_avail);
-        for tries in avail.raw_tries() {
+        let rules = self.mm.variant();
+        for tries in self.mm.raw_huge_tries() {
             let is_noted = rules.khugepaged_checks_nodes || rules.thp_faults_gated || rules.thp_faults_request;
             ensure(is_noted, None, || {
                 "a node is noted as one without huge pages, but nobody would note it".to_owned()

@@ -8,8 +8,8 @@ use super::{HUGE, World};
 use crate::{
     ControlId, Mm, SpaceId,
     fault::{Access, touch::Touch},
-    memory::{event::Event, step::Step},
-    numa::numa_balancing::{Maker, Tick, last::Last, period::adapted, scan::ScanWork, task::Fault},
+    memory::{event::Event, last_fault::Last, step::Step},
+    numa::numa_balancing::{Maker, Tick, period::adapted, scan::ScanWork, task::Fault},
     rules::{
         mempolicy::Mempolicy,
         variant::{NumaPeriod, named},

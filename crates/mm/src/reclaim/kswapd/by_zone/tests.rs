@@ -221,7 +221,7 @@ fn it_gives_the_order_up_when_compaction_can_do_the_rest() {
     }
     assert!(world.wake(3, ZoneKind::Movable));
     assert!(matches!(world.run(), Wait::Until(_)));
-    let turn = world.mm.nodes[NodeId(0)].kswapd.turn;
+    let turn = world.mm.kswapds[NodeId(0)].turn;
     assert_eq!((turn.run.order, turn.balanced.order), (Order(3), Order::BASE));
 }
 

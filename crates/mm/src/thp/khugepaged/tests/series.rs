@@ -18,7 +18,7 @@ const HALF: Order = Order(Order::HUGE.0 - 1);
 
 impl World {
     fn has_huge(&self, node: u32) -> bool {
-        self.mm.thp_avail.has_huge(NodeId(node))
+        self.mm.has_huge(NodeId(node))
     }
 
     /// Allocates all frames of an order that are left on a node, for good.

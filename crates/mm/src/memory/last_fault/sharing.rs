@@ -9,7 +9,7 @@
 
 use units::{Order, Pfn, Vpn};
 
-use super::last::Last;
+use super::Last;
 use crate::MachineSpec;
 
 /// Parts of a huge page.
@@ -21,7 +21,7 @@ const FORGOTTEN: u8 = 32;
 
 /// The faults at a huge page.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Parts {
+pub(crate) struct Parts {
     last: [Last; PARTS],
     /// Faults in a row of the task that was last there.
     times: [u8; PARTS],
@@ -32,7 +32,7 @@ pub(super) struct Parts {
 
 /// Huge pages by number of their block, so that each has a place before it is allocated.
 #[derive(Clone, Debug)]
-pub(super) struct Sharing {
+pub(crate) struct Sharing {
     blocks: Vec<Parts>,
 }
 
@@ -46,12 +46,12 @@ fn part_of(number: u64) -> usize {
 }
 
 impl Sharing {
-    pub(super) fn new(machine: &MachineSpec) -> Self {
+    pub(crate) fn new(machine: &MachineSpec) -> Self {
         Self { blocks: vec![Parts::default(); block_of(machine.end()) + 1] }
     }
 
     /// Notes a fault. Is each part of the page known the own of a task, and are these of several nodes?
-    pub(super) fn note(&mut self, head: Pfn, vpn: Vpn, own: Last, node: impl Fn(Last) -> Option<usize>) -> bool {
+    pub(crate) fn note(&mut self, head: Pfn, vpn: Vpn, own: Last, node: impl Fn(Last) -> Option<usize>) -> bool {
         let parts = &mut self.blocks[block_of(head)];
         if parts.faults == FORGOTTEN {
             *parts = Parts::default();
@@ -71,21 +71,21 @@ impl Sharing {
     }
 
     /// The last fault at the part of a base page, where that is known.
-    pub(super) fn last(&self, head: Pfn, number: u32) -> Last {
+    pub(crate) fn last(&self, head: Pfn, number: u32) -> Last {
         self.blocks[block_of(head)].last[part_of(number.into())]
     }
 
-    pub(super) fn parts(&self, head: Pfn) -> Parts {
+    pub(crate) fn parts(&self, head: Pfn) -> Parts {
         self.blocks[block_of(head)]
     }
 
     /// The huge page was copied to another.
-    pub(super) fn keep(&mut self, head: Pfn, parts: Parts) {
+    pub(crate) fn keep(&mut self, head: Pfn, parts: Parts) {
         self.blocks[block_of(head)] = parts;
     }
 
     /// The huge page is freed, or split.
-    pub(super) fn forget(&mut self, head: Pfn) {
+    pub(crate) fn forget(&mut self, head: Pfn) {
         self.blocks[block_of(head)] = Parts::default();
     }
 }

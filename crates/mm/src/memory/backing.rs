@@ -12,7 +12,6 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm,
-    guest::mistake::Mistake,
     memory::{cx::Cx, event::Event, frame::Held, poison::OnFree, primitive},
 };
 
@@ -66,6 +65,17 @@ pub struct HostWork {
     known: Option<u32>,
 }
 
+/// A rule of the host that is broken, for tests of who reports free pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HostMistake {
+    /// The host gives back the whole of its page, of which the block is a part.
+    DiscardsHostPage,
+    /// The host clears the whole of its page when it backs a part of it.
+    ClearsHostPage,
+    /// The host backs a page again with what was there before.
+    BringsBackStale,
+}
+
 /// The pages with which a host without a kernel backs the guest's memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Backing {
@@ -82,7 +92,7 @@ pub(crate) struct Backing {
     /// How often all CPUs have to leave the guest, so that none uses what was given back.
     flushes: u64,
     /// A rule that is broken, for tests.
-    pub(crate) mistake: Option<Mistake>,
+    pub(crate) mistake: Option<HostMistake>,
 }
 
 /// Frames of a region, and those that one word of a bitmap has.
@@ -330,7 +340,7 @@ impl Mm {
             return;
         }
         host.to_clear = (host.to_clear.0 + faulted.cleared, pfn);
-        if host.mistake == Some(Mistake::ClearsHostPage) {
+        if host.mistake == Some(HostMistake::ClearsHostPage) {
             self.frames.clear_contents(pfn.align_down(Order::HUGE), Order::HUGE);
         }
         cx.count(Event::SimHostFaults, faulted.faults);
@@ -393,7 +403,7 @@ impl Mm {
         let mut is_stale = false;
         let gone = match self.host.as_deref_mut() {
             Some(Host::Pages(backing)) => {
-                is_stale = backing.mistake == Some(Mistake::BringsBackStale);
+                is_stale = backing.mistake == Some(HostMistake::BringsBackStale);
                 let gone = backing.discard(pfn, order);
                 backing.flushes += u64::from(gone > 0);
                 gone
@@ -412,5 +422,15 @@ impl Mm {
         }
         cx.count(Event::SimHostDiscards, gone);
         true
+    }
+
+    /// The part of memory that the host gives back for a block.
+    fn rounded_by_host(&self, block: Held) -> Held {
+        match self.host.as_deref() {
+            Some(Host::Pages(backing)) if backing.mistake == Some(HostMistake::DiscardsHostPage) => {
+                Held { pfn: block.pfn.align_down(Order::HUGE), order: block.order.max(Order::HUGE) }
+            }
+            _ => block,
+        }
     }
 }

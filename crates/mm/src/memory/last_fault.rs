@@ -2,8 +2,11 @@
 //! page_cpupid_xchg_last(), mm/mmzone.c (v6.1).
 //! Differs: a column beside the frames, which kernels that balance NUMA have alone; a huge page has one entry.
 
+pub(crate) mod sharing;
+
 use units::{Order, Pfn};
 
+use self::sharing::Sharing;
 use crate::{MachineSpec, memory::frame::ControlId};
 
 /// The last fault at a page: the position of a node, or, where tasks are grouped, the number of a CPU; and part of a task's PID.
@@ -26,7 +29,7 @@ impl Last {
     }
 
     /// Were both the same task, as far as that is known?
-    pub(super) fn is_of_the_task_of(self, other: Self) -> bool {
+    pub(crate) fn is_of_the_task_of(self, other: Self) -> bool {
         self != Self::NOBODY && self.0 & 0xff == other.0 & 0xff
     }
 
@@ -42,16 +45,19 @@ pub(crate) struct LastFaults {
     frames: Vec<Last>,
     blocks: Vec<Last>,
     pageblock: Order,
+    /// Faults at the parts of huge pages, where a rule has them kept.
+    pub(crate) sharing: Option<Sharing>,
 }
 
 impl LastFaults {
-    pub(crate) fn new(machine: &MachineSpec) -> Self {
+    pub(crate) fn new(machine: &MachineSpec, keeps_parts: bool) -> Self {
         let frames = machine.end().0 as usize;
         let blocks = (frames >> machine.pageblock_order.0) + 1;
         Self {
             frames: vec![Last::NOBODY; frames],
             blocks: vec![Last::NOBODY; blocks],
             pageblock: machine.pageblock_order,
+            sharing: keeps_parts.then(|| Sharing::new(machine)),
         }
     }
 
@@ -76,11 +82,14 @@ impl LastFaults {
         std::mem::replace(self.of(head, order), now)
     }
 
-    /// A page is freed (`page_nid_reset_last`), or was.
-    pub(crate) fn reset(&mut self, head: Pfn, order: Order) {
+    /// A page is freed: who faulted there is of no interest any more (`page_nid_reset_last`).
+    pub(crate) fn forget(&mut self, head: Pfn, order: Order) {
         let last = self.of(head, order);
         if *last != Last::NOBODY {
             *last = Last::NOBODY;
+        }
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| order == Order::HUGE) {
+            sharing.forget(head);
         }
     }
 }
