@@ -65,14 +65,13 @@ impl Loop {
     /// All of a run by the CPU time of this thread.
     fn in_simulator(&self) -> f64 {
         let machine = Machine::load(MACHINE, &linux::setting::names()).expect("a built-in machine");
-        let config =
-            lab::simulated::config(&machine, mm::rules::variant::named("v6.1"), CAP, 1).expect("a good machine");
+        let config = lab::simulated::config(&machine, rules::variant::named("v6.1"), CAP, 1).expect("a good machine");
         let workload = self.workload(self.in_simulator, 0);
         let start = cpu_ns();
         let (outcome, finish) = sim::simulate(&config, no_entries, async move |os| workload.run(os, 1).await);
         let span = cpu_ns() - start;
         let faults = self.in_simulator * self.size.frames().0 / self.each;
-        assert_eq!(finish.counters.get(mm::memory::event::Event::Pgfault), faults, "{} pages", self.page);
+        assert_eq!(finish.counters.get(memory::event::Event::Pgfault), faults, "{} pages", self.page);
         self.per_fault(span as f64, &outcome.expect("the workload runs there"), self.in_simulator)
     }
 }
@@ -98,13 +97,13 @@ fn per_fault(cpus: u32, model: &str) -> f64 {
     let mut machine = Machine::load(MACHINE, &linux::setting::names()).expect("a built-in machine");
     machine.nodes[0].cpus = (0..cpus).map(CpuId).collect();
     let config =
-        lab::simulated::config(&machine, mm::rules::variant::named("v6.1"), Bytes::gib(1), 1).expect("a good machine");
+        lab::simulated::config(&machine, rules::variant::named("v6.1"), Bytes::gib(1), 1).expect("a good machine");
     let (tasks, size) = (cpus.to_string(), Bytes(SIZE.0 / u64::from(cpus)).to_string());
     let params = [("model", model), ("tasks", &tasks), ("size", &size)];
     let workload = Workload::parse("fault-storm", params).expect("the parameters are good");
     let start = cpu_ns();
     let (_, finish) = sim::simulate(&config, entries, async move |os| workload.run(os, 1).await);
-    (cpu_ns() - start) as f64 / finish.counters.get(mm::memory::event::Event::Pgfault) as f64
+    (cpu_ns() - start) as f64 / finish.counters.get(memory::event::Event::Pgfault) as f64
 }
 
 fn many_cpus() {

@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "the number is for who runs it")]
 
 use lab::machine::Machine;
-use mm::memory::event::Event;
+use memory::event::Event;
 use workloads::Workload;
 
 fn main() {
@@ -17,7 +17,7 @@ fn main() {
     let workload = Workload::parse(name, params).expect("the parameters are good");
     let machine = Machine::load(machine, &linux::setting::names()).expect("a built-in machine");
     let cap = machine.memory() * 2;
-    let config = lab::simulated::config(&machine, mm::rules::variant::named("v6.1"), cap, 1).expect("a good machine");
+    let config = lab::simulated::config(&machine, rules::variant::named("v6.1"), cap, 1).expect("a good machine");
     let (outcome, finish) = sim::simulate(&config, entries, async move |os| workload.run(os, 1).await);
     outcome.expect("the workload runs there");
     println!("{}", finish.counters.get(Event::Pgfault));

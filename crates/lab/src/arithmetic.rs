@@ -7,8 +7,10 @@ mod table;
 use std::collections::BTreeSet;
 
 use linux::procfs::{Pageset, Snapshot, Zone};
-use mm::{
-    MachineView, Marks, NodeView, PcpHigh, Settings, Variant, ZoneFigures, ZoneKind, ZoneView, rules::variant::Named,
+use memory::{ZoneFigures, pcp::PcpHigh, watermark::Marks};
+use rules::{
+    variant::{Named, Variant},
+    zone::{MachineView, NodeView, Settings, ZoneKind, ZoneView},
 };
 use serde::{Deserialize, Serialize};
 use units::{CpuId, Frames, NodeId};
@@ -196,7 +198,7 @@ impl ComputedZones {
         };
         Ok(Self {
             variant: variant.to_owned(),
-            zones: mm::zone_figures(&view, &settings, rules).into_iter().zip(managed).map(zone).collect(),
+            zones: memory::zone_figures(&view, &settings, rules).into_iter().zip(managed).map(zone).collect(),
             min_free_kbytes: settings.min_free_kbytes,
         })
     }
@@ -284,12 +286,12 @@ fn settings(snapshot: &Snapshot) -> Result<Settings, ArithmeticError> {
 pub fn compare(snapshot: &Snapshot, variant: &Named, phase: Phase) -> Result<ZoneComparison, ArithmeticError> {
     let (machine, mut settings) = view(snapshot)?;
     let in_force = settings.min_free_kbytes;
-    let automatic = mm::automatic_min_free_kbytes(&machine, &settings, &variant.rules);
+    let automatic = memory::watermark::automatic_min_free_kbytes(&machine, &settings, &variant.rules);
     if phase == Phase::Booted {
         // Nobody has set it yet, so it is no input: ours follows from the pages as well.
         settings.min_free_kbytes = automatic;
     }
-    let figures = mm::zone_figures(&machine, &settings, &variant.rules);
+    let figures = memory::zone_figures(&machine, &settings, &variant.rules);
     let row = |zone: &Zone| {
         let same = |ours: &&ZoneFigures| ours.node == zone.node && ours.kind.name() == zone.name;
         row(zone, figures.iter().find(same).expect("the view has every zone that is printed"), phase)

@@ -20,7 +20,7 @@ use linux::{
     probe::{self, Rounds, Setting},
     procfs::{Capture, Snapshot},
 };
-use mm::memory::cost::Work;
+use memory::cost::Work;
 use units::{Bytes, CpuId, Picos};
 
 use crate::{

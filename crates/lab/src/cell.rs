@@ -346,7 +346,10 @@ fn keep_file(folder: &Path, bytes: &[u8]) -> Result<String, String> {
 }
 
 /// The hash of a state, and its frames on a machine.
-fn load_state(file: &Path, machine: &mm::MachineSpec) -> Result<(String, mm::whole::state::FrameMap), String> {
+fn load_state(
+    file: &Path,
+    machine: &rules::machine::MachineSpec,
+) -> Result<(String, mm::whole::state::FrameMap), String> {
     let place = file.display();
     let state = State::load(file).map_err(|error| error.to_string())?;
     state.check_machine(machine).map_err(|problem| format!("{place}: {problem}"))?;
@@ -355,7 +358,7 @@ fn load_state(file: &Path, machine: &mm::MachineSpec) -> Result<(String, mm::who
 }
 
 /// Free memory of a simulated run, and its watermarks.
-fn memory(free: sim::Free, marks: mm::Marks) -> Memory {
+fn memory(free: sim::Free, marks: memory::watermark::Marks) -> Memory {
     Memory { free_least: free.least.0, free_mean: free.mean.0, min: marks.min.0, low: marks.low.0, high: marks.high.0 }
 }
 

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use linux::procfs::{Capture, vmstat};
-use mm::{Variant, rules::variant};
 use report::{Cell, Column, Record, System, Target};
+use rules::variant::{self, Variant};
 use units::{Bytes, ExtfragClass};
 use workloads::{Workload, will_it_scale::LEAST_REPORTED};
 

@@ -75,7 +75,7 @@ pub(crate) fn simulated(every: Picos, samples: &Samples, held: Vec<Held>, frames
 }
 
 /// Frames of a machine that exist.
-pub(crate) fn frames(machine: &mm::MachineSpec) -> Frames {
+pub(crate) fn frames(machine: &rules::machine::MachineSpec) -> Frames {
     machine.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.present).sum()
 }
 

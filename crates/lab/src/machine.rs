@@ -41,7 +41,7 @@ pub struct Machine {
     pub settings: Vec<(String, String)>,
     /// How fast it is where it gives no price of its own; as fast as the generic prices when it is not given.
     pub pace: Option<Pace>,
-    /// Prices of primitive operations, in the order of `mm::memory::cost::Work::ALL`; those not given are generic.
+    /// Prices of primitive operations, in the order of `memory::cost::Work::ALL`; those not given are generic.
     pub prices: Vec<Price>,
     /// Other figures that were measured with them; no run uses them.
     pub measured: Vec<Measured>,

@@ -50,7 +50,7 @@ pub(crate) fn slow_path(operations: &SlowOperations) -> SlowPath {
     let kinds: Vec<_> = totals.keys().collect();
     let number = |at: usize| u32::try_from(at).expect("a log has few names");
     let entry = |operation: &SlowOperation| {
-        let part = |(cause, span): (mm::memory::cost::Cause, Picos)| {
+        let part = |(cause, span): (memory::cost::Cause, Picos)| {
             let known = log.causes.iter().position(|known| known == cause.name());
             let at = known.unwrap_or_else(|| {
                 log.causes.push(cause.name().to_owned());
@@ -74,7 +74,7 @@ pub(crate) fn slow_path(operations: &SlowOperations) -> SlowPath {
 
 #[cfg(test)]
 mod tests {
-    use mm::memory::cost::{Cause, Spent};
+    use memory::cost::{Cause, Spent};
     use sim::{SlowTotal, What};
     use units::{CpuId, NodeId, Order, Vpn};
 
@@ -105,9 +105,10 @@ mod tests {
 
     #[test]
     fn types_have_the_manager_s_numbers() {
-        let name =
-            |of: &mm::MigrateType| if *of == mm::MigrateType::Cma { "CMA".to_owned() } else { format!("{of:?}") };
-        assert_eq!(mm::MigrateType::ALL.each_ref().map(name), TYPES.map(str::to_owned));
+        let name = |of: &memory::pageblock::MigrateType| {
+            if *of == memory::pageblock::MigrateType::Cma { "CMA".to_owned() } else { format!("{of:?}") }
+        };
+        assert_eq!(memory::pageblock::MigrateType::ALL.each_ref().map(name), TYPES.map(str::to_owned));
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod tests;
 
 use std::{ops::RangeInclusive, sync::LazyLock};
 
-use mm::memory::cost::{Prices, Work};
+use memory::cost::{Prices, Work};
 use serde::{Deserialize, Serialize};
 use units::Picos;
 

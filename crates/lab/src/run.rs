@@ -31,8 +31,8 @@ use linux::{
     tracing::Watch,
     worker::{self, WorkerError},
 };
-use mm::rules::variant::Named;
 use report::{Column, Key, Record, Store, brief};
+use rules::variant::Named;
 use units::Bytes;
 
 pub use self::files::IDENTITY_FILE;

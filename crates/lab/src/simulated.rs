@@ -2,17 +2,20 @@
 
 mod thp;
 
-use mm::memory::backing::{Discard, HostSpec};
+use memory::backing::{Discard, HostSpec};
 use mm::{
-    MachineSpec, MachineView, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
     file::disk::{DiskMedium, DiskSpec, Filesystem},
     guest::{
         balloon::{BalloonSpec, Leaves},
         reporting::ReportingSpec,
     },
-    rules::variant::BalloonDeflates,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{BalloonDeflates, Variant},
+    zone::{MachineView, Settings, ZoneKind},
 };
 use units::{
     Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos,
@@ -176,7 +179,7 @@ fn as_guest(machine: &Machine, settings: &Settings) -> Result<(Option<HostSpec>,
 }
 
 /// Memory that a workload in the simulator is told that there is.
-pub fn managed(machine: &mm::MachineSpec) -> Bytes {
+pub fn managed(machine: &rules::machine::MachineSpec) -> Bytes {
     let zones = machine.nodes.iter().flat_map(|node| &node.zones);
     zones.map(|zone| zone.managed).sum::<Frames>().bytes()
 }
@@ -242,7 +245,7 @@ pub fn check_start(machine: &Machine, variant: &Variant) -> Result<(), String> {
 /// Frames that the zones manage above their min marks and what they keep from requests that may go to every zone.
 fn above_marks(machine: &Machine, variant: &Variant) -> Result<Frames, String> {
     let view = spec(machine)?.view();
-    let figures = mm::zone_figures(&view, &settings(machine, &view, variant)?, variant);
+    let figures = memory::zone_figures(&view, &settings(machine, &view, variant)?, variant);
     let managed = view.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed);
     let room = managed.zip(&figures).map(|(managed, figures)| {
         // The last entry is for requests that may go to every zone.
@@ -379,7 +382,7 @@ pub fn settings(machine: &Machine, view: &MachineView, variant: &Variant) -> Res
     }
     settings.min_free_kbytes = match value(machine, setting::MIN_FREE_KBYTES) {
         Some(kib) => kib.parse().map_err(|_| format!("{}: {kib:?} is no number of KiB", setting::MIN_FREE_KBYTES))?,
-        None => mm::automatic_min_free_kbytes(view, &settings, variant),
+        None => memory::watermark::automatic_min_free_kbytes(view, &settings, variant),
     };
     Ok(settings)
 }
@@ -423,7 +426,7 @@ mod tests {
         let machine = Machine::load("two-node-2g", &setting::names()).unwrap();
         let read = |name: &str, value: &str| {
             let machine = with_settings(machine.clone(), &[(name.to_owned(), value.to_owned())]);
-            settings(&machine, &spec(&machine).unwrap().view(), mm::rules::variant::named("v6.1"))
+            settings(&machine, &spec(&machine).unwrap().view(), rules::variant::named("v6.1"))
         };
         let ratios = |value| read("vm.lowmem_reserve_ratio", value).map(|settings| settings.lowmem_reserve_ratio);
         assert_eq!(ratios("256 -1 32 0 0"), Ok(vec![256, 0, 32, 0, 0]), "as the kernel takes a negative one");
@@ -438,20 +441,24 @@ mod tests {
         for name in crate::source::names(crate::source::Kind::Machine) {
             let machine = Machine::load(&name, &linux::setting::names()).unwrap();
             let spec = spec(&machine).unwrap();
-            let settings = settings(&machine, &spec.view(), mm::rules::variant::named("v6.1")).unwrap();
+            let settings = settings(&machine, &spec.view(), rules::variant::named("v6.1")).unwrap();
             let managed: Frames = spec.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.managed).sum();
             assert!(managed.bytes() < machine.memory() && managed.bytes().0 * 10 > machine.memory().0 * 8, "{name}");
             assert!(settings.min_free_kbytes > 1000, "{name}");
-            let mm = mm::Mm::new(&spec, *mm::rules::variant::named("v6.1"), &settings);
-            assert_eq!(mm.zones().len(), spec.nodes.iter().map(|node| node.zones.len()).sum::<usize>(), "{name}");
+            let mm = mm::Mm::new(&spec, *rules::variant::named("v6.1"), &settings);
+            assert_eq!(
+                mm.memory.zones().len(),
+                spec.nodes.iter().map(|node| node.zones.len()).sum::<usize>(),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn balancing_is_refused_where_the_rules_have_another_form_of_it() {
         let check = |name: &str, setting: &str, value: &str| {
-            let (base, patches) = mm::rules::variant::split_patches(name).unwrap();
-            let rules = mm::rules::variant::patched(base, &patches);
+            let (base, patches) = rules::variant::split_patches(name).unwrap();
+            let rules = rules::variant::patched(base, &patches);
             check_settings(&[(setting.to_owned(), value.to_owned())], &rules)
         };
         let size = "kernel.numa_balancing_scan_size_mb";
@@ -461,7 +468,7 @@ mod tests {
             assert_eq!(check(name, NUMA_BALANCING, "1"), Ok(()), "{name}");
             assert_eq!(check(name, size, "64"), Ok(()), "{name}");
         }
-        let without = Variant { numa_balancing: false, ..*mm::rules::variant::named("v6.1") };
+        let without = Variant { numa_balancing: false, ..*rules::variant::named("v6.1") };
         let is_on = |value: &str| check_settings(&[(NUMA_BALANCING.to_owned(), value.to_owned())], &without);
         assert!(is_on("1").is_err() && is_on("0").is_ok());
         for (name, setting, value) in [
@@ -481,7 +488,7 @@ mod tests {
     fn a_kernel_starts_with_what_its_marks_leave_of_memory_and_swap_is_none_of_it() {
         let machine = Machine::load("one-node-512m", &setting::names()).unwrap();
         assert!(machine.swap > Bytes(0));
-        let rules = mm::rules::variant::named("v6.1");
+        let rules = rules::variant::named("v6.1");
         let start = |name: &str, value: &str| {
             check_start(&with_settings(machine.clone(), &[(name.to_owned(), value.to_owned())]), rules)
         };

@@ -238,13 +238,15 @@ impl State {
     }
 
     /// A machine whose memory was as this says is as large as `machine`.
-    pub fn check_machine(&self, machine: &mm::MachineSpec) -> Result<(), String> {
+    pub fn check_machine(&self, machine: &rules::machine::MachineSpec) -> Result<(), String> {
         let own = crate::simulated::spec(&self.machine("state"))?;
-        let zones = |machine: &mm::MachineSpec| {
+        let zones = |machine: &rules::machine::MachineSpec| {
             let zones = machine.nodes.iter().flat_map(|node| node.zones.iter().map(|zone| (node.id, *zone)));
             zones.filter(|(_, zone)| zone.managed.0 > 0).collect::<Vec<_>>()
         };
-        let cpus = |machine: &mm::MachineSpec| machine.nodes.iter().map(|node| node.cpus.len()).collect::<Vec<_>>();
+        let cpus = |machine: &rules::machine::MachineSpec| {
+            machine.nodes.iter().map(|node| node.cpus.len()).collect::<Vec<_>>()
+        };
         if zones(&own) != zones(machine) {
             return Err("its zones are not those of the machine".to_owned());
         }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use linux::qemu::Accelerator;
-use mm::memory::event::{Counters, Event};
+use memory::event::{Counters, Event};
 use serde::{Deserialize, Serialize};
 use sim::Faults;
 

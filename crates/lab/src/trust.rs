@@ -8,8 +8,8 @@ mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mm::Variant;
 use report::{Page, Part, Published};
+use rules::variant::Variant;
 
 use self::{
     beside::{Beside, Drawn},

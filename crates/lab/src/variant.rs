@@ -1,6 +1,6 @@
 //! Variants by name or path: kernels as data, each its parent plus what differs. Files: `variants/NAME.toml`.
 //!
-//! Rules and the values that they take are the table in `mm::rules::variant`, and `mm::rules::variant::file` reads a file.
+//! Rules and the values that they take are the table in `rules::variant`, and `rules::variant::file` reads a file.
 //! Here are the files that users write, with messages that name file, line and key. A file may have patches: `[patch.1]` is
 //! what the name of the variant with `+1` behind it adds.
 
@@ -10,12 +10,9 @@ mod tests;
 use std::collections::BTreeMap;
 
 use linux::procfs::{Capture, ProcError, version};
-use mm::{
-    Variant,
-    rules::variant::{
-        self, Changes, Diff, Named, Patch, Rule, Takes,
-        file::{self, File, Table},
-    },
+use rules::variant::{
+    self, Changes, Diff, Named, Patch, Rule, Takes, Variant,
+    file::{self, File, Table},
 };
 use serde::{Deserialize, Serialize};
 use units::Bytes;

@@ -8,11 +8,12 @@ use std::{collections::BTreeSet, fs};
 
 use lab::arithmetic::{ArithmeticError, LiveState, Phase, ZoneComparison, compare, view};
 use linux::procfs::{Capture, Snapshot, buddyinfo, pagetypeinfo, vmstat};
-use mm::{
-    PcpHigh, Variant, ZoneKind,
-    rules::variant::{self, Named},
-};
+use memory::pcp::PcpHigh;
 use recordings::recording;
+use rules::{
+    variant::{self, Named, Variant},
+    zone::ZoneKind,
+};
 use units::{Frames, NodeId};
 
 /// Names of the recordings of `phase`, such as "6.1-4n-2g/booted".

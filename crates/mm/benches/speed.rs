@@ -7,17 +7,17 @@
 
 use std::{fs, process::Command};
 
+use memory::{
+    cost::{Prices, Work},
+    cx::Cx,
+    event::{Counters, Event},
+    frame::SpaceId,
+    step::Step,
+};
 use mm::{
-    AllocRequest, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
+    Mm, Spaces,
     compact::kcompactd::CompactMemory,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        cost::{Prices, Work},
-        cx::Cx,
-        event::{Counters, Event},
-        step::Step,
-    },
-    rules::variant::named,
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         vma::PageRange,
@@ -25,6 +25,12 @@ use mm::{
     thp::ThpEnabled,
 };
 use nix::{sys::time::TimeValLike, time::ClockId};
+use rules::{
+    gfp::AllocRequest,
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::{Settings, ZoneKind},
+};
 use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time};
 
 const PAIRS: u32 = 5_000_000;
@@ -168,8 +174,8 @@ fn pair(mm: &mut Mm) -> f64 {
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
     let start = cpu_ns();
     for _ in 0..PAIRS {
-        let pfn = mm.alloc(&mut cx, &request).expect("there is memory");
-        mm.free(&mut cx, pfn, Order::BASE);
+        let pfn = mm.memory.alloc(&mut cx, &request).expect("there is memory");
+        mm.memory.free(&mut cx, pfn, Order::BASE);
     }
     (cpu_ns() - start) as f64 / f64::from(PAIRS)
 }
@@ -184,10 +190,10 @@ fn bursts(mm: &mut Mm, burst: u32) -> f64 {
     let start = cpu_ns();
     for _ in 0..PAIRS / burst {
         for _ in 0..burst {
-            taken.push(mm.alloc(&mut cx, &request).expect("there is memory"));
+            taken.push(mm.memory.alloc(&mut cx, &request).expect("there is memory"));
         }
         while let Some(pfn) = taken.pop() {
-            mm.free(&mut cx, pfn, Order::BASE);
+            mm.memory.free(&mut cx, pfn, Order::BASE);
         }
     }
     (cpu_ns() - start) as f64 / f64::from(PAIRS / burst * burst)
@@ -201,7 +207,7 @@ struct Touched {
 
 /// Touches a quarter of the memory of a machine of one node once, page by page, from one process; prints nanoseconds and
 /// bytes per page.
-fn touch_quarter(size: Bytes, rules: mm::Variant) {
+fn touch_quarter(size: Bytes, rules: rules::variant::Variant) {
     let mut mm = Mm::new(&machine(1, size), rules, &settings());
     mm.thp.enabled = ThpEnabled::Never;
     let prices = prices();

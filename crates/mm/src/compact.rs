@@ -16,24 +16,21 @@ mod suitable;
 pub(crate) mod tests;
 mod zone;
 
+use memory::{
+    buddy::Capture,
+    cx::Cx,
+    event::Event,
+    frame::{Held, Holdings},
+    pageblock::ZoneIndex,
+    step::Step,
+};
+use rules::{
+    gfp::{AllocRequest, Mark},
+    variant::{CompactStall, SlowPath},
+};
 use units::{Order, Pfn};
 
-use crate::{
-    Mm, Spaces,
-    memory::{
-        buddy::Capture,
-        cx::Cx,
-        event::Event,
-        frame::{Held, Holdings},
-        pageblock::ZoneIndex,
-        step::Step,
-    },
-    migrate::MigrateMode,
-    rules::{
-        gfp::{AllocRequest, Mark},
-        variant::{CompactStall, SlowPath},
-    },
-};
+use crate::{Mm, Spaces, migrate::MigrateMode};
 
 pub(crate) use control::CompactControl;
 pub use zone::ZoneCompact;
@@ -132,7 +129,7 @@ impl DirectCompact {
 
     /// Goes on until others may run.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Compacted> {
-        let zones = mm.zones_for(&self.request);
+        let zones = mm.memory.zones_for(&self.request);
         // Bound: each turn passes a zone, or ends a step.
         loop {
             let Some(zone) = zones.get(self.passed).copied() else { return self.end(mm, cx) };
@@ -145,7 +142,7 @@ impl DirectCompact {
                         let contention = run.contention();
                         self.run = None;
                         self.passed += 1;
-                        let is_over = if mm.variant().slow_path == SlowPath::Fixed {
+                        let is_over = if mm.memory.variant().slow_path == SlowPath::Fixed {
                             self.after_zone_by_mark(mm, zone, result, contention)
                         } else {
                             self.after_zone(mm, cx, zone, result)
@@ -164,7 +161,7 @@ impl DirectCompact {
     /// Begins a run over a zone, unless compaction rests there. The greatest effort does not ask, and is not counted.
     fn begin_zone(&mut self, mm: &mut Mm, zone: ZoneIndex) {
         if self.priority < CompactPriority::SyncFull && mm.is_compaction_deferred(zone, &self.request) {
-            if mm.variant().slow_path == SlowPath::ByProgress {
+            if mm.memory.variant().slow_path == SlowPath::ByProgress {
                 self.best = self.best.max(CompactResult::Deferred);
             }
             self.passed += 1;
@@ -184,7 +181,7 @@ impl DirectCompact {
             run.abort(mm, spaces, cx);
         }
         if let Some(pfn) = self.captured.take() {
-            mm.free(cx, pfn, self.request.order);
+            mm.memory.free(cx, pfn, self.request.order);
         }
     }
 
@@ -199,8 +196,8 @@ impl DirectCompact {
         }
         if matches!(result, CompactResult::Complete | CompactResult::PartialSkipped) {
             let order = self.request.order;
-            if mm.variant().compact_defers_by_reason {
-                mm.zone_compacts[zone].defer_until_freed(order, mm.zones[zone].buddy.free_frames());
+            if mm.memory.variant().compact_defers_by_reason {
+                mm.zone_compacts[zone].defer_until_freed(order, mm.memory.zone(zone).free_frames());
             } else if self.priority > CompactPriority::Async {
                 mm.zone_compacts[zone].defer(order);
             }
@@ -224,7 +221,7 @@ impl DirectCompact {
         if is_sched {
             self.contention = contention;
         }
-        let helps = mm.zones[zone].is_ok(order, Mark::Low, highest, urgency, mm.variant());
+        let helps = mm.memory.zone(zone).is_ok(order, Mark::Low, highest, urgency, mm.memory.variant());
         if helps {
             mm.zone_compacts[zone].reset_deferral(order, false);
         } else if self.priority > CompactPriority::Async
@@ -250,10 +247,10 @@ impl DirectCompact {
 
     /// Has it helped? The block that was captured, or one from the free lists (`__alloc_pages_direct_compact`).
     fn end(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Compacted> {
-        let is_fixed = mm.variant().slow_path == SlowPath::Fixed;
+        let is_fixed = mm.memory.variant().slow_path == SlowPath::Fixed;
         let result = if is_fixed { self.result_by_mark() } else { self.best };
         let contention = self.contention;
-        if mm.variant().compact_counts_reasons {
+        if mm.memory.variant().compact_counts_reasons {
             match result {
                 CompactResult::Skipped => cx.count(Event::SimCompactSkipped, 1),
                 CompactResult::Deferred => cx.count(Event::SimCompactDeferred, 1),
@@ -261,8 +258,8 @@ impl DirectCompact {
             }
         }
         let counts = match result {
-            CompactResult::Skipped => mm.variant().compact_stall == CompactStall::Asked,
-            CompactResult::Deferred => mm.variant().compact_stall != CompactStall::Tried,
+            CompactResult::Skipped => mm.memory.variant().compact_stall == CompactStall::Asked,
+            CompactResult::Deferred => mm.memory.variant().compact_stall != CompactStall::Tried,
             _ => true,
         };
         if !counts {
@@ -270,10 +267,10 @@ impl DirectCompact {
         }
         cx.count(Event::CompactStall, 1);
         let order = self.request.order;
-        let captured = self.captured.take().inspect(|pfn| mm.assert_isolated(cx, *pfn, order));
-        let block = captured.or_else(|| mm.alloc_above_min(cx, &self.request));
+        let captured = self.captured.take().inspect(|pfn| mm.memory.assert_isolated(cx, *pfn, order));
+        let block = captured.or_else(|| mm.memory.alloc_above_min(cx, &self.request));
         if let Some(pfn) = block {
-            mm.frames.set(pfn, crate::Frame::Kernel { order, mobility: self.request.mobility });
+            mm.memory.frames.set(pfn, memory::frame::Frame::Kernel { order, mobility: self.request.mobility });
             let compact = mm.zone_compact_of_mut(pfn);
             compact.blockskip_flush = false;
             compact.reset_deferral(order, true);
@@ -294,12 +291,12 @@ fn capturing<T>(
     step: impl FnOnce(&mut Mm, &mut Cx, &mut CompactControl) -> T,
 ) -> T {
     let (zone, order) = (run.zone(), run.order().expect("for a request"));
-    if mm.variant().compact_capture && captured.is_none() {
-        mm.zones[zone].buddy.capture = Some(Capture { order, block: None });
+    if mm.memory.variant().compact_capture && captured.is_none() {
+        mm.memory.zone_mut(zone).begin_capture(order);
     }
     let result = step(mm, cx, run);
-    if let Some(Capture { block: Some(pfn), .. }) = mm.zones[zone].buddy.capture.take() {
-        mm.isolate(cx, pfn, order);
+    if let Some(pfn) = mm.memory.zone_mut(zone).end_capture() {
+        mm.memory.isolate(cx, pfn, order);
         *captured = Some(pfn);
         run.note_captured();
     }

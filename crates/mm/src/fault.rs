@@ -11,23 +11,23 @@ pub mod gup;
 mod huge;
 pub mod touch;
 
+use memory::{
+    alloc::NoMemory,
+    cost::Cause,
+    cx::Cx,
+    event::Event,
+    frame::{FrameFlag, Held, Holdings, SpaceId},
+    primitive,
+    step::{Step, Wait},
+};
+use rules::{gfp::AllocRequest, mempolicy::Mempolicy, variant::CowReuse};
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
-    Mm, SpaceId, Spaces,
+    Mm, Spaces,
     file::page_cache::{FileFault, FileWent},
     folio::pte::Pte,
-    memory::{
-        alloc::NoMemory,
-        cost::Cause,
-        cx::Cx,
-        event::Event,
-        frame::{FrameFlag, Held, Holdings},
-        primitive,
-        step::{Step, Wait},
-    },
     numa::{numa_balancing::HintFault, numa_hint},
-    rules::{gfp::AllocRequest, mempolicy::Mempolicy, variant::CowReuse},
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot, TableId},
@@ -227,11 +227,11 @@ impl FaultControl {
     /// Frees what the fault holds.
     pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Enter) {
-            Phase::HugeDeposit { frame } => mm.free(cx, frame, Order::HUGE),
+            Phase::HugeDeposit { frame } => mm.memory.free(cx, frame, Order::HUGE),
             Phase::HugeClear { frame, deposit, .. } | Phase::HugeMap { frame, deposit } => {
-                mm.assert_isolated(cx, frame, Order::HUGE);
+                mm.memory.assert_isolated(cx, frame, Order::HUGE);
                 space.tables.free_pte_table(mm, cx, deposit);
-                mm.free(cx, frame, Order::HUGE);
+                mm.memory.free(cx, frame, Order::HUGE);
             }
             _ => {}
         }
@@ -357,7 +357,7 @@ impl FaultControl {
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if huge.is_migration() => Next::Block(mm.wait_on_migration(huge), Phase::Moved),
             // Since 3.14 a task waits before it counts (`pmd_trans_migrating` in do_huge_pmd_numa_page).
-            Pmd::Huge(huge) if mm.variant().numa_groups && mm.is_copied_mapped(huge) => {
+            Pmd::Huge(huge) if mm.memory.variant().numa_groups && mm.is_copied_mapped(huge) => {
                 Next::Block(mm.wait_on_folio(huge.pfn()), Phase::Moved)
             }
             Pmd::Huge(huge) if huge.is_hinting() && mm.balances_numa() => {
@@ -393,7 +393,7 @@ impl FaultControl {
 
     /// For a page of the task's own.
     fn wish(&self, mm: &Mm, cx: &Cx) -> AllocRequest {
-        self.policy.apply(AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu())), self.vpn)
+        self.policy.apply(AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu())), self.vpn)
     }
 
     fn base(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
@@ -415,7 +415,7 @@ impl FaultControl {
         }
         if pte.is_hinting() {
             // A store to a page that may not be written is tried again, and faults again.
-            let is_local = mm.node_of(pte.pfn()) == mm.node_of_cpu(cx.cpu());
+            let is_local = mm.memory.node_of(pte.pfn()) == mm.memory.node_of_cpu(cx.cpu());
             numa_hint::hinting_faults(space, cx, table, PageRange::new(self.vpn, 1), is_local);
             return Next::Done(FaultDone::Handled);
         }
@@ -446,7 +446,7 @@ impl FaultControl {
 /// Is an access to a mapping of a file the file's to answer, and not that of a copy that was made?
 fn is_files(mm: &Mm, pte: Pte, access: Access) -> bool {
     let may_not_store = access == Access::Write && !pte.is_writable();
-    pte == Pte::NONE || (pte.is_present() && may_not_store && mm.frames.is_file(pte.pfn()))
+    pte == Pte::NONE || (pte.is_present() && may_not_store && mm.memory.frames.is_file(pte.pfn()))
 }
 
 /// A new page where nothing was (`do_anonymous_page`).
@@ -472,8 +472,8 @@ fn map_base_as(
     (table, vpn): (TableId, Vpn),
     request: &AllocRequest,
 ) -> Result<(), NoMemory> {
-    let frame = mm.alloc(cx, request)?;
-    mm.clear(cx, frame, Order::BASE);
+    let frame = mm.memory.alloc(cx, request)?;
+    mm.memory.clear(cx, frame, Order::BASE);
     mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
     space.rss += 1;
@@ -495,13 +495,13 @@ fn write_protected(
         return Ok(());
     }
     space.vmas.prepare_anon(vpn);
-    let frame = mm.alloc(cx, request)?;
+    let frame = mm.memory.alloc(cx, request)?;
     mm.map_new_folio(cx, frame, space.family, vpn, Order::BASE);
     if was.is_zero_page() {
-        mm.clear(cx, frame, Order::BASE);
+        mm.memory.clear(cx, frame, Order::BASE);
         space.rss += 1;
     } else {
-        mm.copy(cx, was.pfn(), frame, Order::BASE);
+        mm.memory.copy(cx, was.pfn(), frame, Order::BASE);
     }
     primitive::flush_tlb_range(cx, 1);
     space.tables.set_pte(cx, table, vpn, Pte::written(frame));
@@ -519,7 +519,7 @@ impl Mm {
     fn may_reuse(&mut self, cx: &mut Cx, pfn: Pfn) -> bool {
         let head = self.folio_head(pfn);
         let entries = |mm: &Self| mm.folio_mappings(head) + mm.swap.slot_of(head).map_or(0, |slot| mm.swap.count(slot));
-        match self.variant().cow_reuse {
+        match self.memory.variant().cow_reuse {
             CowReuse::ByMappings => {
                 let is_alone = entries(self) == 1;
                 if is_alone {
@@ -529,7 +529,7 @@ impl Mm {
             }
             CowReuse::ByReferences => {}
             CowReuse::ByReferencesDrained => {
-                if self.frames.has(head, FrameFlag::InBatch) {
+                if self.memory.frames.has(head, FrameFlag::InBatch) {
                     self.lru_add_drain(cx);
                 }
                 if entries(self) == 1 {
@@ -540,3 +540,6 @@ impl Mm {
         self.folio_references(head) == 1
     }
 }
+
+#[cfg(test)]
+mod tests;

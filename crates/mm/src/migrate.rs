@@ -13,19 +13,19 @@ pub mod misplaced;
 mod tests;
 pub mod to_node;
 
+use memory::{
+    cost::Cause,
+    cx::Cx,
+    event::Event,
+    frame::{Frame, FrameFlag, Held, Holdings},
+    primitive,
+    step::{RUN, Wait},
+};
 use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
     folio::pte::Pte,
-    memory::{
-        cost::Cause,
-        cx::Cx,
-        event::Event,
-        frame::{Frame, FrameFlag, Held, Holdings},
-        primitive,
-        step::{RUN, Wait},
-    },
     space::spaces::{Entry, Mapping},
     swap::SlotFlag,
 };
@@ -151,7 +151,7 @@ impl Migrate {
         if self.is_putting_back {
             return self.put_back(mm, cx);
         }
-        let batch = usize::try_from(mm.variant().migrate_batch.min(RUN)).expect("at most a run");
+        let batch = usize::try_from(mm.memory.variant().migrate_batch.min(RUN)).expect("at most a run");
         let is_last = self.is_out || self.at == self.from.len();
         if !self.unmapped.is_empty() && (is_last || self.unmapped.len() >= batch) {
             self.move_unmapped(mm, spaces, cx, targets);
@@ -180,7 +180,7 @@ impl Migrate {
             }
             Tried::Failed => {
                 self.given_up += 1;
-                if mm.variant.migrate_through_batch {
+                if mm.memory.variant().migrate_through_batch {
                     mm.putback_by_batch(cx, page);
                 } else {
                     self.failed.push(page);
@@ -233,14 +233,14 @@ impl Migrate {
     fn begin_putting_back(&mut self, mm: &Mm, cx: &mut Cx) -> Migrating {
         // With no frame to move to, the page that wanted one has failed; those behind it were not tried.
         let failed = self.given_up + self.kept + usize::from(self.is_out && self.at < self.from.len());
-        let counted = if mm.variant.migrate_counts_tried { failed } else { self.given_up };
+        let counted = if mm.memory.variant().migrate_counts_tried { failed } else { self.given_up };
         cx.count(Event::PgmigrateSuccess, self.moved.into());
         cx.count(Event::PgmigrateFail, counted as u64);
         self.failed.extend_from_slice(&self.from[..self.kept]);
         self.failed.extend_from_slice(&self.from[self.at..]);
         let number = |n: usize| u32::try_from(n).expect("fewer than 2^32 pages");
         // Up to 4.7 those that have failed were put back before.
-        let left = self.failed.len() + if mm.variant.migrate_through_batch { self.given_up } else { 0 };
+        let left = self.failed.len() + if mm.memory.variant().migrate_through_batch { self.given_up } else { 0 };
         let (is_out, moved) = (self.is_out, self.moved);
         self.result = Some(Migrated { failed: number(failed), is_out, moved, left: number(left) });
         self.kept = 0;
@@ -262,9 +262,9 @@ impl Migrate {
 
     /// Locks a page and takes its mappings away (`migrate_folio_unmap`).
     fn try_unmap(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) -> Tried {
-        let is_gone = mm.frames.has(page, FrameFlag::Dropped);
+        let is_gone = mm.memory.frames.has(page, FrameFlag::Dropped);
         // Up to 4.7 the frame is asked for first.
-        if targets.is_empty() && (!is_gone || mm.variant.migrate_through_batch) {
+        if targets.is_empty() && (!is_gone || mm.memory.variant().migrate_through_batch) {
             return Tried::WantsTarget;
         }
         if is_gone {
@@ -289,7 +289,7 @@ impl Migrate {
         }
         spaces.base_entries(mm, page, |pte| pte.maps(page), &mut self.entries);
         let found = u32::try_from(self.entries.len()).expect("fewer than 2^32 processes");
-        let is_wanted = found > 0 || mm.frames.is_file(page) || mm.swap.slot_of(page).is_some();
+        let is_wanted = found > 0 || mm.memory.frames.is_file(page) || mm.swap.slot_of(page).is_some();
         if !is_wanted || found != mm.mappings_of(page) {
             // It waits to be freed after a flush; or a child that is being forked maps it too, and not all can be found.
             mm.unlock_folio(cx, page);
@@ -306,7 +306,7 @@ impl Migrate {
     fn move_unmapped(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, targets: &mut Vec<Pfn>) {
         let mut unmapped = std::mem::take(&mut self.unmapped);
         for (source, target) in unmapped.drain(..) {
-            mm.assert_isolated(cx, target, Order::BASE);
+            mm.memory.assert_isolated(cx, target, Order::BASE);
             if mm.is_pinned(source) || mm.is_journaled(source) {
                 // A reference is left that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`), or one to a
                 // buffer (`buffer_migrate_folio_norefs`).
@@ -323,7 +323,7 @@ impl Migrate {
                 targets.push(target);
                 continue;
             }
-            mm.copy(cx, source, target, Order::BASE);
+            mm.memory.copy(cx, source, target, Order::BASE);
             spaces.base_entries(mm, source, |pte| pte.leaves(source), &mut self.entries);
             cx.because(Cause::Migrate, |cx| {
                 primitive::walk_rmap(cx, 1);
@@ -331,13 +331,13 @@ impl Migrate {
                 take_place(mm, cx, source, target, self.entries.len());
                 map(mm, spaces, cx, target, &self.entries);
                 mm.unlock_folio(cx, source);
-                if mm.variant.migrate_through_batch {
-                    mm.frames.mark(source, FrameFlag::Dropped, true);
+                if mm.memory.variant().migrate_through_batch {
+                    mm.memory.frames.mark(source, FrameFlag::Dropped, true);
                     mm.putback_by_batch(cx, source);
                     mm.lru_add_again(cx, target);
                 } else {
                     mm.end_isolation(source);
-                    mm.free(cx, source, Order::BASE);
+                    mm.memory.free(cx, source, Order::BASE);
                 }
             });
             self.moved += 1;
@@ -347,8 +347,8 @@ impl Migrate {
 
     fn map_back(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn) {
         spaces.base_entries(mm, page, |pte| pte.leaves(page), &mut self.entries);
-        if self.entries.is_empty() && !mm.frames.is_file(page) && mm.swap.slot_of(page).is_none() {
-            mm.frames.mark(page, FrameFlag::Dropped, true);
+        if self.entries.is_empty() && !mm.memory.frames.is_file(page) && mm.swap.slot_of(page).is_none() {
+            mm.memory.frames.mark(page, FrameFlag::Dropped, true);
         }
         mm.map_migrated(page, u32::try_from(self.entries.len()).expect("as before"));
         map(mm, spaces, cx, page, &self.entries);
@@ -368,18 +368,18 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Ma
         // The folio is not free: who has isolated it has a reference.
         let _ = mm.unmap_base(cx, page);
     }
-    if is_dirty && !mm.variant.migrate_keeps_young {
+    if is_dirty && !mm.memory.variant().migrate_keeps_young {
         mm.set_folio_dirty(cx, page);
     }
 }
 
 /// A page was freed meanwhile; up to 4.7 the frame that it was to move to goes the same way.
 fn give_back(mm: &mut Mm, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) {
-    if !mm.variant.migrate_through_batch {
+    if !mm.memory.variant().migrate_through_batch {
         mm.end_isolation(page);
-        return mm.free(cx, page, Order::BASE);
+        return mm.memory.free(cx, page, Order::BASE);
     }
-    let was = mm.frames.get(page);
+    let was = mm.memory.frames.get(page);
     let target = targets.pop().expect("asked for before");
     mm.putback_by_batch(cx, page);
     become_unwanted(mm, target, was);
@@ -388,27 +388,27 @@ fn give_back(mm: &mut Mm, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) {
 
 /// A frame becomes a page that is not in use any more: its last holder frees it.
 fn become_unwanted(mm: &mut Mm, target: Pfn, was: Frame) {
-    mm.frames.set(target, was);
-    mm.frames.mark(target, FrameFlag::Dropped, true);
+    mm.memory.frames.set(target, was);
+    mm.memory.frames.mark(target, FrameFlag::Dropped, true);
 }
 
 /// A copy becomes what a page was, and goes on its list, unless it waits in a batch before; one that is not in use any more is
 /// freed, now or there.
 fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
-    let was = mm.frames.get(source);
+    let was = mm.memory.frames.get(source);
     match was {
         Frame::Anon { order: Order::BASE, .. } => {
             if entries == 0 && mm.swap.slot_of(source).is_none() {
-                if mm.variant.migrate_through_batch {
+                if mm.memory.variant().migrate_through_batch {
                     return become_unwanted(mm, target, was);
                 }
-                return mm.free(cx, target, Order::BASE);
+                return mm.memory.free(cx, target, Order::BASE);
             }
-            mm.frames.set(target, was);
+            mm.memory.frames.set(target, was);
             mm.swap.migrate(source, target);
         }
         Frame::File { .. } => {
-            mm.frames.set(target, was);
+            mm.memory.frames.set(target, was);
             mm.replace_page(cx, source, target);
         }
         _ => unreachable!("only base pages are isolated for migration"),
@@ -416,16 +416,16 @@ fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize
     primitive::count_mappings(cx, entries as u64);
     mm.map_migrated(target, u32::try_from(entries).expect("fewer than 2^32 processes"));
     for flag in [FrameFlag::Active, FrameFlag::Referenced] {
-        mm.frames.mark(target, flag, mm.frames.has(source, flag));
+        mm.memory.frames.mark(target, flag, mm.memory.frames.has(source, flag));
     }
-    if !mm.variant.migrate_through_batch {
+    if !mm.memory.variant().migrate_through_batch {
         mm.lru_add_migrated(cx, target);
     }
 }
 
 /// The entries that a page has left map a frame (`remove_migration_ptes`).
 fn map(mm: &Mm, spaces: &mut Spaces, cx: &mut Cx, to: Pfn, entries: &[Mapping]) {
-    let keeps_young = mm.variant.migrate_keeps_young;
+    let keeps_young = mm.memory.variant().migrate_keeps_young;
     for mapping in entries {
         write_entry(spaces, cx, *mapping, |pte| if keeps_young { pte.migrated(to) } else { pte.migrated(to).unused() });
     }
@@ -443,20 +443,21 @@ impl Mm {
     /// Can a folio on an LRU list be moved to another frame?
     pub(crate) fn is_migratable(&self, head: Pfn, mode: MigrateMode) -> bool {
         // Who must not wait for a disk leaves what is being written (`ISOLATE_ASYNC_MIGRATE`).
-        let leaves = if self.variant.compact_leaves_written { MigrateMode::SyncLight } else { MigrateMode::Async };
+        let leaves =
+            if self.memory.variant().compact_leaves_written { MigrateMode::SyncLight } else { MigrateMode::Async };
         let takes_written = mode > leaves;
-        if self.frames.is_file(head) {
+        if self.memory.frames.is_file(head) {
             return takes_written || self.written_by(head).is_none();
         }
         // One with a reference that its mappings do not explain stays where it is; of the swap cache that is known later.
         let is_kept = self.is_pinned(head) && self.swap.slot_of(head).is_none();
-        self.frames.is_base_anon(head) && !is_kept && (takes_written || !self.swap.is_writeback(head))
+        self.memory.frames.is_base_anon(head) && !is_kept && (takes_written || !self.swap.is_writeback(head))
     }
 
     /// Notes that a page's contents are not on its device (`set_page_dirty`). Of anonymous memory only its slot says so: one
     /// that is given a slot later is written in any case.
     fn set_folio_dirty(&mut self, cx: &mut Cx, head: Pfn) {
-        if self.frames.is_file(head) {
+        if self.memory.frames.is_file(head) {
             self.set_page_dirty(cx, head);
         } else if let Some(slot) = self.swap.slot_of(head) {
             self.swap.mark(slot, SlotFlag::Dirty, true);
@@ -466,7 +467,7 @@ impl Mm {
     /// Isolated folios go back to their lists under one hold of the lock, or up to 4.7 into this CPU's batch; those that
     /// are not in use any more are freed (`putback_movable_pages`).
     pub(crate) fn put_back_all(&mut self, cx: &mut Cx, folios: &[Pfn]) {
-        if self.variant.migrate_through_batch {
+        if self.memory.variant().migrate_through_batch {
             for head in folios {
                 self.putback_by_batch(cx, *head);
             }
@@ -481,8 +482,8 @@ impl Mm {
         }
         self.lru.let_go(cx, zone, (folios.len() - dropped.len()) as u64);
         for head in dropped {
-            let order = self.frames.allocated(head).expect("it is a folio");
-            self.free(cx, head, order);
+            let order = self.memory.frames.allocated(head).expect("it is a folio");
+            self.memory.free(cx, head, order);
         }
     }
 }

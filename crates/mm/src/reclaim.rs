@@ -20,22 +20,18 @@ pub(crate) mod shrinker;
 pub mod split;
 mod throttle;
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{Held, Holdings},
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+    step::{RUN, Step, Wait},
+};
+use rules::zone::ZoneKind;
 use units::{NodeId, Order, Pfn, Time};
 
-use crate::{
-    Mm, Spaces,
-    folio::lru::Taken,
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::{Held, Holdings},
-        lru_kind::LruKind,
-        pageblock::ZoneIndex,
-        step::{RUN, Step, Wait},
-    },
-    reclaim::shrinker::SlabScan,
-    rules::zone::ZoneKind,
-};
+use crate::{Mm, Spaces, folio::lru::Taken, reclaim::shrinker::SlabScan};
 
 use amounts::Amounts;
 use by_zone::Pressure;
@@ -277,7 +273,7 @@ impl NodeScan {
             return None;
         }
         let Some(at) = (next..LruKind::ALL.len()).find(|at| self.amounts.left[*at] > 0) else {
-            self.amounts.trim(self.reclaimed, sc, mm.variant().reclaim_trims_again);
+            self.amounts.trim(self.reclaimed, sc, mm.memory.variant().reclaim_trims_again);
             self.phase = if self.amounts.is_over { Phase::Age } else { Phase::Lists { next: 0 } };
             return None;
         };
@@ -299,7 +295,7 @@ impl NodeScan {
         self.phase = Phase::Lists { next: at + 1 };
         if kind.is_active() {
             if !self.may_age(mm, kind) {
-                sc.spared_active |= mm.variant().reclaim_ages_by_pass;
+                sc.spared_active |= mm.memory.variant().reclaim_ages_by_pass;
                 return None;
             }
             mm.shrink_active_list(spaces, cx, sc, (self.lruvec, kind), run);
@@ -325,7 +321,7 @@ impl NodeScan {
         if sc.by == Reclaimer::Kswapd {
             return false;
         }
-        let zones = mm.zones.indices().filter(|zone| mm.lru.of_zone(*zone) == self.lruvec);
+        let zones = mm.memory.zone_indices().filter(|zone| mm.lru.of_zone(*zone) == self.lruvec);
         let isolated: u64 = zones.map(|zone| mm.lru.zone_isolated(zone, kind.is_file())).sum();
         // Who may write and enter file systems is held back sooner, so that others are not.
         isolated > mm.lru.frames(self.lruvec, kind) >> 3
@@ -336,14 +332,14 @@ impl NodeScan {
         let reclaimed = mm.shrink_folio_list(spaces, cx, sc, (self.lruvec, from), &taken, &mut self.tails);
         self.reclaimed += reclaimed;
         if let Some(zone) = self.zone {
-            cx.count(by_zone::stolen(sc.by, mm.zones[zone].kind), reclaimed);
+            cx.count(by_zone::stolen(sc.by, mm.memory.zone(zone).kind), reclaimed);
         }
     }
 
     /// Is there too little on the inactive list of a kind, or do pages of files come back too soon? Since 5.5 that is asked
     /// before anything is scanned.
     fn may_age(&self, mm: &Mm, kind: LruKind) -> bool {
-        if mm.variant().reclaim_ages_by_pass {
+        if mm.memory.variant().reclaim_ages_by_pass {
             return self.amounts.may_deactivate[usize::from(kind.is_file())];
         }
         let comes_back = kind.is_file() && mm.comes_back(self.lruvec, true);

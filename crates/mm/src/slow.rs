@@ -14,25 +14,25 @@ mod fixed;
 pub(crate) mod oom;
 pub(crate) mod stall;
 
+use memory::{
+    alloc::lent::{Given, Shortage},
+    cx::Cx,
+    frame::{Held, Holdings},
+    pageblock::ZoneIndex,
+    primitive,
+    step::{Step, TICK, Wait},
+};
+use rules::{
+    gfp::{AllocRequest, COSTLY, Effort, Mark, Mobility, Urgency},
+    variant::{GivesUp, SlowPath},
+};
 use units::{Order, Pfn, Time};
 
 use crate::{
     Mm, Spaces,
     compact::{CompactPriority, CompactResult, Compacted, DirectCompact},
     guest::balloon::Leak,
-    memory::{
-        alloc::lent::{Given, Shortage},
-        cx::Cx,
-        frame::{Held, Holdings},
-        pageblock::ZoneIndex,
-        primitive,
-        step::{Step, TICK, Wait},
-    },
     reclaim::DirectReclaim,
-    rules::{
-        gfp::{AllocRequest, COSTLY, Effort, Mark, Mobility, Urgency},
-        variant::{GivesUp, SlowPath},
-    },
 };
 
 /// Times without progress after which nothing more is tried.
@@ -121,7 +121,7 @@ enum Again {
 }
 
 /// Where a phase of the slow path leads.
-pub(super) type Next = crate::memory::step::Next<Phase, Option<Pfn>>;
+pub(super) type Next = memory::step::Next<Phase, Option<Pfn>>;
 
 impl AllocControl {
     /// For a kernel thread.
@@ -179,9 +179,9 @@ impl AllocControl {
     }
 
     fn run_phase(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, phase: Phase) -> Next {
-        let is_fixed = mm.variant().slow_path == SlowPath::Fixed;
+        let is_fixed = mm.memory.variant().slow_path == SlowPath::Fixed;
         match phase {
-            Phase::Enter if crate::memory::alloc::stalls_for_block(&self.request, mm.variant()) => self.stall(mm, cx),
+            Phase::Enter if memory::alloc::stalls_for_block(&self.request, mm.memory.variant()) => self.stall(mm, cx),
             Phase::Stalled { since } => self.end_stall(mm, cx, since),
             Phase::Enter => Next::Phase(Phase::Begin),
             Phase::Begin if is_fixed => self.begin_fixed(),
@@ -244,7 +244,7 @@ impl AllocControl {
             return Next::Done(None);
         }
         if self.is_costly() {
-            if gives_up(mm.variant().slow_gives_up, self, mm.frames.blocks.order(), came_to.result) {
+            if gives_up(mm.memory.variant().slow_gives_up, self, mm.memory.frames.blocks.order(), came_to.result) {
                 return Next::Done(None);
             }
             if self.request.no_retry {
@@ -257,19 +257,19 @@ impl AllocControl {
     fn look(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         primitive::enter_slow_path(cx);
         if self.request.wakes_kswapd {
-            mm.wake_for(cx, &self.request);
+            mm.memory.wake_for(cx, &self.request);
         }
         if self.is_victim {
             self.request.urgency = Urgency::Victim;
             self.has_tried_reserves = true;
         }
-        if let Some(found) = mm.alloc_above_min(cx, &self.request) {
+        if let Some(found) = mm.memory.alloc_above_min(cx, &self.request) {
             return Next::Done(Some(found));
         }
         if !self.request.reclaims {
             return Next::Done(None);
         }
-        if mm.variant().slow_path == SlowPath::Fixed {
+        if mm.memory.variant().slow_path == SlowPath::Fixed {
             return Next::Later(Phase::Begin);
         }
         Next::Later(Phase::Reclaim(DirectReclaim::new(self.request)))
@@ -278,16 +278,16 @@ impl AllocControl {
     /// 6: what was reclaimed may be on the lists of CPUs, or kept for others.
     fn after_reclaim(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Next {
         if reclaimed > 0 {
-            let found = mm.alloc_above_min(cx, &self.request).or_else(|| {
-                mm.unreserve_high_atomic(cx, &self.request, false);
-                mm.drain_all_pages(cx);
-                mm.alloc_above_min(cx, &self.request)
+            let found = mm.memory.alloc_above_min(cx, &self.request).or_else(|| {
+                mm.memory.unreserve_high_atomic(cx, &self.request, false);
+                mm.memory.drain_all_pages(cx);
+                mm.memory.alloc_above_min(cx, &self.request)
             });
             if found.is_some() {
                 return Next::Done(found);
             }
         }
-        if self.request.order == Order::BASE || mm.variant().slow_path == SlowPath::Fixed {
+        if self.request.order == Order::BASE || mm.memory.variant().slow_path == SlowPath::Fixed {
             return Next::Phase(Phase::Decide { reclaimed });
         }
         Next::Later(Phase::Compact { reclaimed, compact: DirectCompact::new(self.request, self.priority) })
@@ -309,7 +309,7 @@ impl AllocControl {
     /// 11 (`__alloc_pages_may_oom`): a last look, for the case that a process has been killed meanwhile.
     fn out_of_memory(&mut self, mm: &mut Mm, spaces: &Spaces, cx: &mut Cx) -> Next {
         let request = AllocRequest { urgency: Urgency::Normal, ..self.request };
-        if let Some(found) = mm.alloc_above(cx, &request, Mark::High) {
+        if let Some(found) = mm.memory.alloc_above(cx, &request, Mark::High) {
             return Next::Done(Some(found));
         }
         // One process less would not make a large block, nor memory of one node.
@@ -324,7 +324,7 @@ impl AllocControl {
         if !helps || !mm.out_of_memory(spaces, cx, self.is_victim) {
             return Next::Done(None);
         }
-        if mm.variant().slow_path == SlowPath::Fixed {
+        if mm.memory.variant().slow_path == SlowPath::Fixed {
             // Who was killed is given the time to end (`schedule_timeout_killable(1)` in out_of_memory, mm/oom_kill.c, v4.1).
             return self.after_oom(Next::Block(Wait::Until(cx.now() + TICK), Phase::Look));
         }
@@ -345,10 +345,10 @@ impl AllocControl {
         self.no_progress = if reclaimed > 0 && !self.is_costly() { 0 } else { self.no_progress + 1 };
         if self.no_progress > RECLAIM_RETRIES_MAX {
             // Before giving up, what is kept for others.
-            return if mm.unreserve_high_atomic(cx, &self.request, true) { Again::AtOnce } else { Again::No };
+            return if mm.memory.unreserve_high_atomic(cx, &self.request, true) { Again::AtOnce } else { Again::No };
         }
         let request = self.request;
-        if !mm.zones_for(&request).into_iter().any(|zone| mm.could_serve(zone, &request)) {
+        if !mm.memory.zones_for(&request).into_iter().any(|zone| mm.could_serve(zone, &request)) {
             return Again::No;
         }
         // Who runs on and on would keep those from running who make pages clean.
@@ -364,7 +364,7 @@ impl AllocControl {
         match self.compacted {
             // It could not begin: would a part of what can be reclaimed be enough?
             CompactResult::Skipped => {
-                let mut zones = mm.zones_for(&self.request).into_iter();
+                let mut zones = mm.memory.zones_for(&self.request).into_iter();
                 return zones.any(|zone| mm.could_compact(zone, order, highest, urgency));
             }
             CompactResult::Success => {
@@ -447,7 +447,7 @@ impl Supply {
             Step::Block(wait) => Step::Block(wait),
             Step::Done(Some(pfn)) => {
                 let request = control.asked;
-                mm.isolate(cx, pfn, request.order);
+                mm.memory.isolate(cx, pfn, request.order);
                 self.state = State::Hand(Given { request, pfn });
                 Step::Done(())
             }
@@ -485,7 +485,7 @@ impl Supply {
         }
         // The step no longer makes this request: free the block.
         if let Some(given) = cx.memory.given.take() {
-            mm.free(cx, given.pfn, given.request.order);
+            mm.memory.free(cx, given.pfn, given.request.order);
         }
         let asked = cx.has_asked();
         if let Shortage::Asked(request) = std::mem::take(&mut cx.memory.shortage) {
@@ -515,7 +515,7 @@ impl Supply {
         match std::mem::take(&mut self.state) {
             State::Idle | State::Refused(_) => {}
             State::Busy(mut control) => control.abort(mm, spaces, cx),
-            State::Hand(given) => mm.free(cx, given.pfn, given.request.order),
+            State::Hand(given) => mm.memory.free(cx, given.pfn, given.request.order),
         }
     }
 }
@@ -524,6 +524,9 @@ impl Mm {
     /// Could a zone serve a request if all that can be reclaimed in it were free?
     fn could_serve(&self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let reclaimable = self.reclaimable_frames(zone);
-        self.zones[zone].could_be_ok(request, reclaimable, &self.variant)
+        self.memory.zone(zone).could_be_ok(request, reclaimable, self.memory.variant())
     }
 }
+
+#[cfg(test)]
+mod tests;

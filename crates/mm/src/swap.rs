@@ -11,18 +11,15 @@ mod device;
 mod fault;
 mod slots;
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{FamilyId, Frame, FrameFlag},
+    lru_kind::LruKind,
+};
 use units::{Bytes, BytesPerSecond, Order, Pfn, Picos, Time, Vpn};
 
-use crate::{
-    LruKind, Mm,
-    folio::pte::SwapSlot,
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::{FamilyId, Frame, FrameFlag},
-    },
-    space::rmap::Unmapped,
-};
+use crate::{Mm, folio::pte::SwapSlot, space::rmap::Unmapped};
 
 use device::{Device, Io};
 pub(crate) use fault::{SwapIn, Went};
@@ -223,7 +220,7 @@ impl Mm {
         let pages = u32::try_from(spec.size.0 / Bytes::PAGE.0).expect("a swap device has fewer than 2^32 pages");
         self.swap = Swap {
             slots: Slots::new(pages),
-            frames: self.frames.len(),
+            frames: self.memory.frames.len(),
             device: Device::new(spec),
             // swap_setup, mm/swap.c (v6.1), on machines of at least 16 MiB.
             page_cluster: 3,
@@ -235,7 +232,7 @@ impl Mm {
 
     /// A folio gets a slot, and is in the swap cache from now on, to be written (`add_to_swap`); false when swap is full.
     pub(crate) fn add_to_swap(&mut self, head: Pfn) -> bool {
-        let Frame::Anon { family, vpn, order: Order::BASE } = self.frames.get(head) else {
+        let Frame::Anon { family, vpn, order: Order::BASE } = self.memory.frames.get(head) else {
             unreachable!("base pages are swapped")
         };
         let Some(slot) = self.swap.slots.take(family, vpn) else { return false };
@@ -256,7 +253,7 @@ impl Mm {
     pub(crate) fn free_swap(&mut self, cx: &mut Cx, head: Pfn) -> bool {
         self.complete_swap_io(cx);
         let Some(slot) = self.swap.slot_of(head) else { return false };
-        let is_busy = self.swap.has(slot, SlotFlag::Writeback) || self.frames.has(head, FrameFlag::Locked);
+        let is_busy = self.swap.has(slot, SlotFlag::Writeback) || self.memory.frames.has(head, FrameFlag::Locked);
         if is_busy || self.swap.count(slot) > 0 {
             return false;
         }
@@ -302,9 +299,9 @@ impl Mm {
         self.swap.mark(slot, SlotFlag::Dirty, false);
         self.swap.mark(slot, SlotFlag::Writeback, true);
         cx.count(Event::Pswpout, 1);
-        if self.frames.keeps_contents() {
+        if self.memory.frames.keeps_contents() {
             self.swap.contents.resize(self.swap.slots.len() as usize, 0);
-            self.swap.contents[slot.0 as usize] = self.frames.content(head);
+            self.swap.contents[slot.0 as usize] = self.memory.frames.content(head);
         }
         if let Some(failed) = self.swap.device.write_at_once(cx) {
             return self.end_swap_write(cx, head, slot, failed);
@@ -322,7 +319,7 @@ impl Mm {
         let failed = self.swap.device.read_at_once(cx);
         self.swap.mark(slot, SlotFlag::Broken, failed == Some(true));
         if failed.is_none() {
-            self.frames.mark(head, FrameFlag::Locked, true);
+            self.memory.frames.mark(head, FrameFlag::Locked, true);
             let io = self.swap.device.submit(cx, slot, false);
             self.swap.slots.set_io(slot, io);
         }
@@ -343,14 +340,18 @@ impl Mm {
 
     fn fill_from_swap(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn, shadow: u32) {
         let (family, vpn) = self.swap.slots.owner(slot);
-        self.frames.set(head, Frame::Anon { family, vpn, order: Order::BASE });
+        self.memory.frames.set(head, Frame::Anon { family, vpn, order: Order::BASE });
         self.swap.forget(head);
-        self.frames.mark(head, FrameFlag::InBatch, true);
-        self.frames.mark(head, FrameFlag::Active, LruKind::of_new_anon(self.variant.lru_new_anon).is_active());
+        self.memory.frames.mark(head, FrameFlag::InBatch, true);
+        self.memory.frames.mark(
+            head,
+            FrameFlag::Active,
+            LruKind::of_new_anon(self.memory.variant().lru_new_anon).is_active(),
+        );
         self.refault_anon(cx, head, shadow);
         cx.count(Event::Pswpin, 1);
-        if self.frames.keeps_contents() {
-            self.frames.store(head, self.swap.contents[slot.0 as usize]);
+        if self.memory.frames.keeps_contents() {
+            self.memory.frames.store(head, self.swap.contents[slot.0 as usize]);
         }
     }
 
@@ -389,7 +390,7 @@ impl Mm {
         let is_wanted_gone = self.swap.has(slot, SlotFlag::Reclaim);
         self.swap.mark(slot, SlotFlag::Reclaim, false);
         if failed {
-            if self.frames.keeps_contents() {
+            if self.memory.frames.keeps_contents() {
                 self.swap.contents[slot.0 as usize] = !0;
             }
             self.swap.mark(slot, SlotFlag::Dirty, true);

@@ -6,16 +6,16 @@
 pub(crate) mod huge_cow;
 pub mod khugepaged;
 
+use memory::{alloc::NoMemory, cx::Cx, primitive};
+use rules::{
+    gfp::{AllocRequest, Effort, Mark},
+    mempolicy::{HugeReach, Mempolicy},
+    variant::{ThpDefrag, ThpNodes},
+};
 use units::{NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
-    memory::{alloc::NoMemory, cx::Cx, primitive},
-    rules::{
-        gfp::{AllocRequest, Effort, Mark},
-        mempolicy::{HugeReach, Mempolicy},
-        variant::{ThpDefrag, ThpNodes},
-    },
     space::vma::{HugeAdvice, PageRange, Vma},
 };
 
@@ -122,7 +122,10 @@ impl Mm {
             (ThpEnabled::Madvise, advice) => advice == HugeAdvice::HugePage,
         };
         // Machines with small pageblocks, for tests, have no huge pages.
-        wanted && vma.file.is_none() && self.frames.blocks.order() == Order::HUGE && vma.range().covers(huge_range(vpn))
+        wanted
+            && vma.file.is_none()
+            && self.memory.frames.blocks.order() == Order::HUGE
+            && vma.range().covers(huge_range(vpn))
     }
 
     /// The request of a fault in a mapping with such advice (`vma_thp_gfp_mask`; `alloc_hugepage_gfpmask` before 4.8).
@@ -136,7 +139,7 @@ impl Mm {
             ThpDefrag::Madvise => (advised, false),
             ThpDefrag::Never => (false, false),
         };
-        let is_spared = match (self.thp.defrag, self.variant().thp_advised_retries) {
+        let is_spared = match (self.thp.defrag, self.memory.variant().thp_advised_retries) {
             (ThpDefrag::Always, true) => !advised,
             (_, true) => false,
             (_, false) => true,
@@ -152,8 +155,8 @@ impl Mm {
         which: HugeTry,
         (policy, vpn): (Mempolicy, Vpn),
     ) -> HugeGot {
-        let wish = policy.apply(self.thp_request(self.node_of_cpu(cx.cpu()), advice), vpn);
-        let rule = self.variant().thp_nodes;
+        let wish = policy.apply(self.thp_request(self.memory.node_of_cpu(cx.cpu()), advice), vpn);
+        let rule = self.memory.variant().thp_nodes;
         let rule = match policy.huge_reach(&wish, rule) {
             HugeReach::ByRule => rule,
             HugeReach::ByPolicy => ThpNodes::Any,
@@ -166,9 +169,9 @@ impl Mm {
         self.count_huge_try(cx, &request);
         let is_fast_alone = rule == ThpNodes::LocalFast && which == HugeTry::First;
         let found = if is_fast_alone {
-            self.alloc_above(cx, &request, Mark::Low).ok_or(NoMemory::Refused)
+            self.memory.alloc_above(cx, &request, Mark::Low).ok_or(NoMemory::Refused)
         } else {
-            self.alloc(cx, &request)
+            self.memory.alloc(cx, &request)
         };
         match found {
             Ok(frame) => {
@@ -190,7 +193,7 @@ impl Mm {
     fn is_short_of_base_pages(&self, request: &AllocRequest) -> bool {
         let base = request.this_node();
         let more = u64::from(request.order.frames());
-        let has_them = |zone| self.zones[zone].has_above_low(more, request.highest);
-        !self.zones_for(&base).into_iter().any(has_them)
+        let has_them = |zone| self.memory.zone(zone).has_above_low(more, request.highest);
+        !self.memory.zones_for(&base).into_iter().any(has_them)
     }
 }

@@ -10,16 +10,17 @@
 
 mod support;
 
-use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    memory::{
-        cost::{Latency, Prices, Work},
-        event::Event,
-    },
-    rules::variant::{self, ThpDefrag},
-    thp::{ThpEnabled, khugepaged::KhugepagedSettings},
+use memory::{
+    cost::{Latency, Prices, Work},
+    event::Event,
 };
+use mm::thp::{ThpEnabled, khugepaged::KhugepagedSettings};
 use os::{Amount, Barrier, MapSpec, Os, Pattern, Placement, VmRange};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{self, ThpDefrag},
+    zone::{Settings, ZoneKind},
+};
 use sim::{Config, Sim};
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Order, Pfn, Picos};
 

@@ -8,17 +8,20 @@
 
 mod support;
 
+use memory::{
+    cost::{Prices, Work},
+    event::Event,
+};
 use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    memory::{
-        cost::{Prices, Work},
-        event::Event,
-    },
-    rules::variant::{self, ThpDefrag},
     swap::{SwapMedium, SwapSpec},
     thp::{ThpEnabled, khugepaged::KhugepagedSettings},
 };
 use os::{Advice, MapSpec, Os};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{self, ThpDefrag},
+    zone::{Settings, ZoneKind},
+};
 use sim::{Config, Sim};
 use units::{Bytes, BytesPerSecond, CpuId, Frames, NodeId, Order, Pfn, Picos};
 
@@ -109,7 +112,7 @@ fn config(rules: &str) -> Config {
                 _ => 25,
             })
         }),
-        latency: mm::memory::cost::Latency::default(),
+        latency: memory::cost::Latency::default(),
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,

@@ -1,9 +1,7 @@
 //! Names of counters: of a counter that did not move a reader wants to know whether the kernel has it.
 
-use mm::{
-    memory::event::{Counters, Event},
-    numa::numa_balancing::{VMA_SKIPS, balances_numa},
-};
+use memory::event::{Counters, Event};
+use mm::numa::numa_balancing::{VMA_SKIPS, balances_numa};
 
 use crate::{Config, sched::SchedMoves};
 

@@ -3,13 +3,11 @@
 
 mod lock;
 
-use mm::{
-    memory::{
-        news::{Daemon, News},
-        step::{Step, Wait},
-    },
-    whole::daemon::Scope,
+use memory::{
+    news::{Daemon, News},
+    step::{Step, Wait},
 };
+use mm::whole::daemon::{Row, Scope};
 use units::{CpuId, NodeId, Pfn, Picos, Time};
 
 use crate::{
@@ -37,7 +35,7 @@ impl World {
     /// Starts the threads of a kernel, asleep: `nodes` are its nodes with the CPUs of each (`kswapd_init` and its like).
     pub(crate) fn start_daemons(&mut self, kernel: KernelId, nodes: &[(NodeId, Vec<CpuId>)], draws: Draws) {
         for daemon in Daemon::ALL {
-            let row = daemon.row();
+            let row = Row::of(*daemon);
             if !(row.exists)(&self.kernels[kernel].mm) {
                 continue;
             }
@@ -61,7 +59,7 @@ impl World {
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
         let anywhere = || self.kernels[kernel].cpu_ids().next().expect("a kernel has CPUs");
         let first = cpus.first().copied().unwrap_or_else(anywhere);
-        let nice = Nice::new(thread.daemon.row().nice);
+        let nice = Nice::new(Row::of(thread.daemon).nice);
         let mut task = Task::new(first, cpus, (kernel, NO_SPACE), nice);
         task.state = TaskState::Asleep(thread);
         self.tasks.push(task);
@@ -115,7 +113,7 @@ impl World {
         task.sleeps_until = None;
         let kernel = &mut self.kernels[task.kernel];
         match wait {
-            Wait::Until(until) if (thread.daemon.row().is_idle)(&kernel.mm, thread.node) => {
+            Wait::Until(until) if (Row::of(thread.daemon).is_idle)(&kernel.mm, thread.node) => {
                 self.arm_periodic(id, until);
             }
             Wait::Until(until) | Wait::Io { until, .. } => {
@@ -147,7 +145,7 @@ impl World {
     /// After a step in a kernel: whom it concerns hears of it, and runs from the step's end on.
     #[inline]
     pub(crate) fn tell_news(&mut self, kernel: KernelId, at: Time) {
-        if self.kernels[kernel].mm.has_news() {
+        if self.kernels[kernel].mm.memory.has_news() {
             self.tell_all_news(kernel, at);
         }
     }
@@ -155,7 +153,7 @@ impl World {
     #[inline(never)]
     fn tell_all_news(&mut self, kernel: KernelId, at: Time) {
         let mut unlocked = Vec::new();
-        for news in self.kernels[kernel].mm.take_news() {
+        for news in self.kernels[kernel].mm.memory.take_news() {
             match news {
                 News::Woken(daemon, node) => {
                     // Before the threads are started there is none.

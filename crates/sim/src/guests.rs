@@ -12,15 +12,13 @@ mod state;
 
 use std::{cell::RefCell, pin::Pin, rc::Rc};
 
-use mm::{
-    Mm, SpaceId, Spaces,
-    memory::{
-        cost::{Cause, Work},
-        event::{Counters, Event},
-        news::Daemon,
-    },
-    space::page_table::Pmd,
+use memory::{
+    cost::{Cause, Work},
+    event::{Counters, Event},
+    frame::SpaceId,
+    news::Daemon,
 };
+use mm::{Mm, Spaces, space::page_table::Pmd};
 use os::{Advice, MapSpec, Os, Placement, VmRange};
 use units::{Bytes, CpuId, Errno, NodeId, Picos, Time, VirtAddr, Vpn};
 
@@ -66,12 +64,12 @@ impl World {
     #[inline]
     pub(crate) fn tell_host(&mut self, id: TaskId, cpu: CpuId) {
         let kernel = self.tasks[id.0 as usize].kernel;
-        if kernel != HOST && self.kernels[kernel].mm.has_host_work() {
+        if kernel != HOST && self.kernels[kernel].mm.memory.has_host_work() {
             self.tell_host_all(kernel, cpu);
-        } else if self.kernels[kernel].mm.has_host_clears() {
-            self.cpus[cpu.0 as usize].host_clears += self.kernels[kernel].mm.take_host_clears();
-        } else if self.kernels[kernel].mm.has_host_flushes() {
-            let times = self.kernels[kernel].mm.take_host_flushes();
+        } else if self.kernels[kernel].mm.memory.has_host_clears() {
+            self.cpus[cpu.0 as usize].host_clears += self.kernels[kernel].mm.memory.take_host_clears();
+        } else if self.kernels[kernel].mm.memory.has_host_flushes() {
+            let times = self.kernels[kernel].mm.memory.take_host_flushes();
             self.kick_vcpus(kernel, times);
         }
     }
@@ -96,10 +94,10 @@ impl World {
         let kernel = &mut kernels[here.kernel];
         let (number, since) = (kernel.number(id), here.clock);
         let before = clock.earliest();
-        let mut cx = mm::memory::cx::Cx::new(number, since, prices, &mut kernel.counters);
+        let mut cx = memory::cx::Cx::new(number, since, prices, &mut kernel.counters);
         // Bound: the frames.
         loop {
-            kernel.mm.clear_one_by_host(&mut cx);
+            kernel.mm.memory.clear_one_by_host(&mut cx);
             here.host_clears -= 1;
             if here.host_clears == 0 || cx.now() >= before {
                 break;
@@ -116,7 +114,7 @@ impl World {
 
     #[inline(never)]
     fn tell_host_all(&mut self, kernel: KernelId, cpu: CpuId) {
-        let work = self.kernels[kernel].mm.take_host_work();
+        let work = self.kernels[kernel].mm.memory.take_host_work();
         let at = self.cpus[cpu.0 as usize].clock;
         let (guest, vcpu) = (usize::from(kernel.0) - 1, self.kernels[kernel].number(cpu).0 as usize);
         let of = &mut self.guests[guest];
@@ -160,7 +158,7 @@ impl World {
             let tables = spaces.get(of.process).map(|process| &process.tables);
             if tables.is_some_and(|tables| matches!(tables.pmd_of(last), Pmd::Huge(_))) {
                 let pfn = of.frame(last);
-                self.kernels[of.kernel].mm.note_backed_huge(pfn);
+                self.kernels[of.kernel].mm.memory.note_backed_huge(pfn);
             }
         }
         None
@@ -241,7 +239,7 @@ impl World {
     /// Adds a guest that nobody has started.
     fn add_guest(&mut self, config: &Config) {
         let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
-        mm.attach_host_kernel();
+        mm.memory.attach_host_kernel();
         let (first, id) = (self.cpus.len(), KernelId(u16::try_from(self.guests.len() + 1).expect("fewer guests")));
         let kernel = Kernel::new(mm, first..first + config.cpus, config.cap);
         self.cpus.extend(vec![Cpu::new(id, kernel.variant()); config.cpus]);
@@ -267,7 +265,7 @@ impl World {
         start_as_guest(config, &mut self.kernels[id], at);
         let kernel = &mut self.kernels[id];
         let first = u32::try_from(kernel.cpus.start).expect("fewer than 2^32 CPUs");
-        let mut cx = mm::memory::cx::Cx::new(CpuId(0), at, &self.prices.alone, &mut kernel.counters);
+        let mut cx = memory::cx::Cx::new(CpuId(0), at, &self.prices.alone, &mut kernel.counters);
         let space =
             mm::space::address_space::AddressSpace::new(&mut kernel.mm, &mut cx, mm::space::address_space::MMAP_BASE);
         let space = kernel.add_space(space.expect("a fresh guest has memory for a page table"), None);

@@ -1,6 +1,6 @@
 //! Which task, kernel or kernel thread: small values by which all else is found.
 
-use mm::{SpaceId, memory::news::Daemon};
+use memory::{frame::SpaceId, news::Daemon};
 use units::NodeId;
 
 /// Number of a task, in the order of creation.

@@ -1,6 +1,6 @@
 //! Faults of our own making, for tests: one step of a run loses something that it did, and the run hash must say so.
 
-use mm::memory::{
+use memory::{
     cost::{Cause, Spent},
     event::{Counters, Event},
 };

@@ -3,11 +3,9 @@
 
 use std::ops::{Index, IndexMut, Range};
 
-use mm::{
-    Mm, SpaceId, Spaces, Variant,
-    memory::{event::Counters, line::CacheLine},
-    space::address_space::AddressSpace,
-};
+use memory::{event::Counters, frame::SpaceId, line::CacheLine};
+use mm::{Mm, Spaces, space::address_space::AddressSpace};
+use rules::variant::Variant;
 use units::{Bytes, CpuId, NodeId, Pfn};
 
 use crate::{
@@ -53,7 +51,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// A kernel without processes, whose CPUs share a cache.
     pub(crate) fn new(mm: Mm, cpus: Range<usize>, cap: Bytes) -> Self {
-        let mut counters = Counters::of(mm.variant());
+        let mut counters = Counters::of(mm.memory.variant());
         if mm.balances_numa() {
             counters.of_balancing();
         }
@@ -86,7 +84,7 @@ impl Kernel {
     /// Rules of its scheduler and of its locks too: the memory manager has the only copy, and [`Mm::set_variant`] replaces it.
     #[inline]
     pub(crate) fn variant(&self) -> &Variant {
-        self.mm.variant()
+        self.mm.memory.variant()
     }
 
     /// Does its scheduler keep account of loads, for itself or for NUMA balancing?
@@ -169,13 +167,10 @@ impl IndexMut<KernelId> for Kernels {
 mod tests {
     use std::collections::BTreeSet;
 
-    use mm::{
-        memory::{cost::Prices, cx::Cx, event::Event},
-        rules::variant::{self, Changes, Takes},
-        space::address_space::MMAP_BASE,
-        thp::ThpEnabled,
-    };
+    use memory::{cost::Prices, cx::Cx, event::Event};
+    use mm::{space::address_space::MMAP_BASE, thp::ThpEnabled};
     use os::{MapSpec, VmRange};
+    use rules::variant::{self, Changes, Takes};
     use units::{Picos, Time};
 
     use super::*;
@@ -266,7 +261,7 @@ mod tests {
         let before = kernel.periods();
         let mut rules = *kernel.variant();
         rules.sched_base_slice_ns *= 2;
-        kernel.mm.set_variant(rules).unwrap();
+        kernel.mm.memory.set_variant(rules).unwrap();
         assert_ne!(kernel.periods(), before);
     }
 
@@ -296,7 +291,7 @@ mod tests {
                         continue;
                     }
                     let mut world = booted(before);
-                    let refused = world.kernels[HOST].mm.set_variant(after);
+                    let refused = world.kernels[HOST].mm.memory.set_variant(after);
                     if rule.changes == Changes::AtBoot {
                         let said = format!("rules that only a boot can change: {}", rule.name);
                         assert_eq!(refused.map_err(|error| error.to_string()), Err(said));
@@ -320,7 +315,7 @@ mod tests {
     /// Counters, queues, threads and zones of a world.
     fn without_rules(world: &World) -> String {
         let kernel = &world.kernels[HOST];
-        format!("{:?} {:?} {:?} {:?}", kernel.counters, world.cpus, kernel.daemons, kernel.mm.zones())
+        format!("{:?} {:?} {:?} {:?}", kernel.counters, world.cpus, kernel.daemons, kernel.mm.memory.zones())
     }
 
     /// Values that a rule could have, as a variant file says them.

@@ -47,21 +47,26 @@ mod world;
 
 use std::{cell::RefCell, rc::Rc};
 
+use memory::{
+    backing::HostSpec,
+    cost::{Latency, Prices, Spent},
+    event::Counters,
+    watermark::Marks,
+};
 use mm::{
-    MachineSpec, Marks, Mm, Settings, Variant,
+    Mm,
     file::disk::DiskSpec,
     guest::{balloon::BalloonSpec, reporting::ReportingSpec},
-    memory::{
-        backing::HostSpec,
-        cost::{Latency, Prices, Spent},
-        event::Counters,
-    },
-    rules::variant::ThpDefrag,
     swap::SwapSpec,
     thp::{ThpEnabled, khugepaged::KhugepagedSettings},
     whole::state::{FrameMap, System},
 };
 use os::Placement;
+use rules::{
+    machine::MachineSpec,
+    variant::{ThpDefrag, Variant},
+    zone::Settings,
+};
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, Time};
 
 pub use counter_names::{all_counter_names, counter_names};
@@ -78,12 +83,10 @@ pub use task::executor::{Entries, EntryFuture};
 pub use task::handle::Sim;
 pub use watch::free_watch::Free;
 pub use watch::livelock::{Bounds, Livelock, Stuck};
-use watch::map_sampler::MapSampler;
 pub use watch::map_sampler::{CELLS_MAX, MapSample, MapSamples};
-use watch::sampler::Sampler;
 pub use watch::sampler::Samples;
 pub use watch::slow_log::{SlowOperation, SlowOperations, SlowTotal, What};
-use watch::trace::Trace;
+use watch::{map_sampler::MapSampler, sampler::Sampler, trace::Trace};
 use world::World;
 
 /// The tick of distribution kernels (CONFIG_HZ=250).
@@ -303,7 +306,7 @@ fn set_up(kernel: &mut Kernel, config: &Config) {
         mm.swap.page_cluster = config.settings.page_cluster;
     }
     mm.mount(&config.disk);
-    mm.set_latency(config.latency.clone());
+    mm.memory.set_latency(config.latency.clone());
     mm.enable_oom_killer();
 }
 
@@ -314,10 +317,10 @@ fn start_as_guest(config: &Config, kernel: &mut Kernel, now: Time) {
         counters.of_guest();
     }
     if config.shuffle {
-        mm.shuffle(Draws::new(config.seed).below(u64::MAX, 0, Purpose::Shuffle, 0));
+        mm.memory.shuffle(Draws::new(config.seed).below(u64::MAX, 0, Purpose::Shuffle, 0));
     }
-    if let Some(host) = config.host.filter(|_| !mm.has_host_kernel()) {
-        mm.attach_host(host);
+    if let Some(host) = config.host.filter(|_| !mm.memory.has_host_kernel()) {
+        mm.memory.attach_host(host);
     }
     if let Some(reporting) = config.reporting {
         mm.register_reporting(reporting, now);
@@ -403,14 +406,14 @@ pub fn try_simulate_from<T: 'static>(
         mm.spare_from_oom(id);
     }
     for (node, limit) in &config.bandwidth {
-        world.kernels[HOST].mm.limit_bandwidth(*node, *limit);
+        world.kernels[HOST].mm.memory.limit_bandwidth(*node, *limit);
     }
     world.injector.wanted = options.loss;
     world.watchdog.bounds = options.bounds.unwrap_or_default();
     world.injector.check_every = options.check_every;
     world.faults = FaultPoints::begin(options.faults, &mut world.kernels[HOST].mm);
     world.trace = options.trace_lines.map(Trace::new);
-    world.kernels[HOST].mm.trace_extfrag(world.trace.is_some());
+    world.kernels[HOST].mm.memory.trace_extfrag(world.trace.is_some());
     let booted = world.kernels[HOST].counters.extfrag().clone();
     world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
     if options.map {
@@ -459,7 +462,7 @@ pub fn try_simulate_from<T: 'static>(
 /// Watermarks of all zones together.
 fn all_marks(mm: &Mm) -> Marks {
     let mut marks = Marks::default();
-    for zone in mm.zones() {
+    for zone in mm.memory.zones() {
         marks.min += zone.marks.min;
         marks.low += zone.marks.low;
         marks.high += zone.marks.high;

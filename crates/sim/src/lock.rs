@@ -3,12 +3,10 @@
 //! A step's effects happen at its start and its price is paid after: the lock is held until the turn of the CPU that comes at
 //! the end of the step, so that others find it as it is at each instant.
 
-use mm::{
-    SpaceId,
-    memory::{
-        cost::{Cause, Work},
-        cx::Cx,
-    },
+use memory::{
+    cost::{Cause, Work},
+    cx::Cx,
+    frame::SpaceId,
 };
 use units::{CpuId, Picos, Time};
 
@@ -41,8 +39,8 @@ impl World {
             return true;
         }
         let memory = spaces.get(task.space).expect("a live task has an address space");
-        let Some(mode) = operation.needs(memory, mm.variant()) else { return true };
-        if mode == Mode::Read && locks[task.lock_of.0 as usize].read_alone(mm.variant().mmap_lock) {
+        let Some(mode) = operation.needs(memory, mm.memory.variant()) else { return true };
+        if mode == Mode::Read && locks[task.lock_of.0 as usize].read_alone(mm.memory.variant().mmap_lock) {
             task.holds = Some(mode);
             return true;
         }
@@ -54,7 +52,7 @@ impl World {
     pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
         let Self { kernels, tasks, cpus, .. } = self;
         let Kernel { mm, locks, .. } = &mut kernels[tasks[id.0 as usize].kernel];
-        let rules = mm.variant().mmap_lock;
+        let rules = mm.memory.variant().mmap_lock;
         let space = tasks[id.0 as usize].lock_of;
         let now = cpus[cpu.0 as usize].clock;
         let runs = |task: TaskId| cpus[tasks[task.0 as usize].cpu.0 as usize].running == Some(task);
@@ -185,7 +183,7 @@ impl World {
         let Kernel { mm, locks, .. } = &mut self.kernels[task.kernel];
         if let Some(mode) = task.holds.take() {
             let space = task.lock_of;
-            let told = locks[space.0 as usize].release(mode, now, mm.variant().mmap_lock);
+            let told = locks[space.0 as usize].release(mode, now, mm.memory.variant().mmap_lock);
             self.tell(space, &told, cpu);
         }
     }
@@ -198,7 +196,7 @@ impl World {
         if task.holds == Some(Mode::Write) {
             task.holds = Some(Mode::Read);
             let space = task.space;
-            let told = locks[space.0 as usize].downgrade(now, mm.variant().mmap_lock);
+            let told = locks[space.0 as usize].downgrade(now, mm.memory.variant().mmap_lock);
             self.tell(space, &told, cpu);
         }
     }

@@ -9,7 +9,7 @@ mod load;
 #[cfg(test)]
 mod tests;
 
-use mm::{Variant, rules::variant::Scheduler};
+use rules::variant::{Scheduler, Variant};
 use units::{Picos, Time};
 
 use self::load::{Average, Doing};

@@ -20,7 +20,7 @@
 
 use std::mem::size_of;
 
-use mm::rules::variant::MmapLock as Rules;
+use rules::variant::MmapLock as Rules;
 use units::{Picos, Time};
 
 use crate::{TICK, ids::TaskId};

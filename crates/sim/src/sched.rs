@@ -15,12 +15,10 @@ mod preferred;
 mod wake;
 mod wakes;
 
-use mm::{
-    ControlId, SpaceId,
-    memory::{
-        cost::{Cause, Work, latency::Beside},
-        cx::Cx,
-    },
+use memory::{
+    cost::{Cause, Work, latency::Beside},
+    cx::Cx,
+    frame::{ControlId, SpaceId},
 };
 use units::{CpuId, Time};
 

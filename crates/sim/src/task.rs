@@ -14,10 +14,12 @@ pub(crate) mod programs;
 
 use std::mem::offset_of;
 
+use memory::{
+    cost::{Cause, Spent},
+    frame::SpaceId,
+};
 use mm::{
-    SpaceId,
     file::page_cache::{FileAnswer, FileRequest},
-    memory::cost::{Cause, Spent},
     slow::Supply,
 };
 use os::{Accessed, Advice, Amount, Barrier, MapSpec, Mempolicy, Pattern, Runs, Rusage, VmRange};
@@ -85,7 +87,7 @@ pub(crate) struct Task {
     /// The part of its time in which it had no CPU.
     waited: Spent,
     /// Where it wants its memory.
-    pub(crate) policy: mm::Mempolicy,
+    pub(crate) policy: rules::mempolicy::Mempolicy,
     /// The CPUs that it may run on; empty where that is all of them.
     pub(crate) allowed: Vec<CpuId>,
     /// Tasks that wait for this one's end.
@@ -178,7 +180,7 @@ impl Task {
             cpu,
             kernel,
             allowed,
-            policy: mm::Mempolicy::default(),
+            policy: rules::mempolicy::Mempolicy::default(),
             entity: Entity::new(nice),
             wakes: Wakes::default(),
             nice_of_children: nice,

@@ -1,15 +1,16 @@
 //! Runs in which every frame is asked whose it is after every step.
 
-use mm::{
-    MachineSpec, NodeSpec, ZoneKind, ZoneSpec,
-    memory::{
-        cost::{Cause, Work},
-        event::Event,
-    },
-    rules::variant,
-    swap::SwapMedium,
+use memory::{
+    cost::{Cause, Work},
+    event::Event,
 };
+use mm::swap::SwapMedium;
 use os::{MapSpec, Os, Placement, VmRange};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant,
+    zone::ZoneKind,
+};
 use units::{BytesPerSecond, NodeId, Order, Pfn, Time};
 
 use super::*;
@@ -51,7 +52,7 @@ pub(crate) fn config(thp_enabled: ThpEnabled) -> Config {
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,
-        latency: mm::memory::cost::Latency::default(),
+        latency: memory::cost::Latency::default(),
         bandwidth: Vec::new(),
         swap: None,
         disk: mm::file::disk::DiskSpec::default(),

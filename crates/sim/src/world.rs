@@ -14,10 +14,10 @@ mod write_again;
 
 use std::collections::BTreeSet;
 
+use memory::{cost::Prices, cx::Cx, frame::SpaceId, step::Step};
 use mm::{
-    Mm, SpaceId,
+    Mm,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{cost::Prices, cx::Cx, step::Step},
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         vma::HugeAdvice,

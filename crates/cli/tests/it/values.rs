@@ -5,10 +5,7 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
-use mm::{
-    Variant,
-    rules::variant::{Rule, Takes as RuleTakes},
-};
+use rules::variant::{Rule, Takes as RuleTakes, Variant};
 use units::{
     Bytes,
     setting::{SETTINGS, Setting, Sim, Takes},

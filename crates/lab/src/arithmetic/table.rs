@@ -1,6 +1,7 @@
 //! A comparison as plain text.
 
-use mm::{PcpHigh, ZoneKind};
+use memory::pcp::PcpHigh;
+use rules::zone::ZoneKind;
 use units::{Frames, NodeId};
 
 use super::{ComputedZones, Figures, LiveState, MinFree, Phase, ZoneComparison, ZoneRow};

@@ -163,11 +163,7 @@ fn what_is_absent_is_skipped_with_its_reason_and_stays_generic() {
     assert!(table.contains("\ncopy_frame      skipped: 0 rounds, which is too few\n"), "{table}");
     let [missing] = calibration.warnings().try_into().unwrap();
     assert!(missing.starts_with("not measured, so generic: user_touch, user_fill, trap, "), "{missing}");
-    assert_eq!(
-        missing.split(", ").count(),
-        mm::memory::cost::Work::ALL.len(),
-        "all but one, and a few words: {missing}"
-    );
+    assert_eq!(missing.split(", ").count(), memory::cost::Work::ALL.len(), "all but one, and a few words: {missing}");
 }
 
 #[test]

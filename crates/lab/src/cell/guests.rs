@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mm::memory::event::{Counters, Event};
+use memory::event::{Counters, Event};
 use sim::{GuestLost, LostBy, NoResult, ProcessMemory};
 use units::{Bytes, CpuId, setting};
 use workloads::{Outcome, Workload, guests::Params};

@@ -1,6 +1,6 @@
 //! A simulated cell as a trial: with faults from outside, and walks over all frames.
 
-use mm::memory::event::Counters;
+use memory::event::Counters;
 
 use super::{Failure, simulated};
 use crate::{order::CellOrder, workload};

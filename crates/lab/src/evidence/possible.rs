@@ -1,6 +1,6 @@
 //! Names that results of a series' experiments can have, whichever parameters and columns were run.
 
-use mm::memory::event::Event;
+use memory::event::Event;
 use report::{
     Published,
     published::{Possible, words},

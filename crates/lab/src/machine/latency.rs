@@ -1,6 +1,6 @@
 //! The `[latency]` of a machine file: how far memory is from each CPU. Without it memory is equally near everywhere.
 
-use mm::memory::cost::{self, HostPages, LastCache, TlbEntries, TlbReach, Walk};
+use memory::cost::{self, HostPages, LastCache, TlbEntries, TlbReach, Walk};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond, Picos};
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use linux::{disk::Disk, kernel_image::KernelImage, qemu::Accelerator};
-use mm::{rules::variant::Named, whole::state::System};
+use mm::whole::state::System;
 use report::{Column, Key, Layout, Skipped, Target};
+use rules::variant::Named;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, BytesPerSecond, Picos};
 

@@ -8,9 +8,9 @@ use linux::{
     procfs::{Capture, Snapshot},
     qemu::{self, Accelerator},
 };
-use mm::rules::variant::Named;
 use os::NumaNode;
 use report::{Column, Key, SCHEMA, Skipped, Target};
+use rules::variant::Named;
 use units::Bytes;
 use workloads::Workload;
 

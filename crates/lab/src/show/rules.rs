@@ -1,6 +1,6 @@
 //! Lines on rules: those of another release that a simulated column has, and mechanisms of its release that no rule has.
 
-use mm::rules::variant::major_minor;
+use ::rules::variant::major_minor;
 use report::{WIDTH, short::text::fold};
 
 use crate::plan::SimulatedColumn;

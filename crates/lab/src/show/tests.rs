@@ -326,10 +326,10 @@ fn zones_are_held_against_the_rules_that_the_result_keeps() {
     };
     let today = zones(None);
     assert!(today.iter().all(|line| line.starts_with("v6.1,")), "{today:?}");
-    let mut kept = Recorded::of(mm::rules::variant::built_in("v4.1").expect("a variant"));
+    let mut kept = Recorded::of(::rules::variant::built_in("v4.1").expect("a variant"));
     kept.name = "of last month".to_owned();
     // Programs before and after it know other rules.
-    let newest = mm::Variant::RULES.last().expect("there are some").name;
+    let newest = ::rules::variant::Variant::RULES.last().expect("there are some").name;
     kept.rules.remove(newest).expect("a rule");
     kept.rules.insert("no_rule_any_more".to_owned(), "1".to_owned());
     let kept = zones(Some(kept));

@@ -4,11 +4,9 @@
 use std::collections::BTreeMap;
 
 use linux::procfs::{Capture, Snapshot};
-use mm::{
-    PcpHigh, Variant,
-    rules::variant::{self, Named},
-};
+use memory::pcp::PcpHigh;
 use report::{Column, CsvLine, System, Target};
+use rules::variant::{self, Named, Variant};
 use serde::Serialize;
 use units::Frames;
 

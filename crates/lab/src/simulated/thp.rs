@@ -1,6 +1,10 @@
 //! Settings of transparent huge pages as the simulator wants them, and what a kernel would refuse.
 
-use mm::{MachineView, Variant, rules::variant::ThpDefrag, thp::khugepaged::KhugepagedSettings};
+use mm::thp::khugepaged::KhugepagedSettings;
+use rules::{
+    variant::{ThpDefrag, Variant},
+    zone::MachineView,
+};
 use units::{
     Bytes, Picos,
     setting::{self, THP_DEFRAG},
@@ -63,7 +67,7 @@ pub(super) fn khugepaged<'a>(of: impl Fn(&str) -> Option<&'a str>, is_small: boo
 
 #[cfg(test)]
 mod tests {
-    use mm::rules::variant::named;
+    use rules::variant::named;
 
     use super::*;
 

@@ -4,11 +4,9 @@ use linux::{
     frame_map::{Run, kpf},
     procfs::{Snapshot, buddyinfo, pagetypeinfo},
 };
-use mm::{
-    MigrateType, ZoneKind,
-    memory::{buddy::ORDERS, lru_kind::LruKind},
-    whole::state::{FrameMap, Seen, Shmem, ZoneCounts},
-};
+use memory::{buddy::ORDERS, lru_kind::LruKind, pageblock::MigrateType};
+use mm::whole::state::{FrameMap, Seen, Shmem, ZoneCounts};
+use rules::zone::ZoneKind;
 use units::{NodeId, Pfn};
 
 use super::State;

@@ -1,7 +1,8 @@
 //! Memory of the simulator at one moment, in the kernel's words: /proc/buddyinfo and /proc/pagetypeinfo, and a checksum of
 //! every frame.
 
-use mm::{Frame, MigrateType, Mm};
+use memory::{frame::Frame, pageblock::MigrateType};
+use mm::Mm;
 use units::{BlockCensus, Order};
 
 /// Memory as a simulated kernel would print it, and the checksum that tells it from any other.
@@ -24,8 +25,8 @@ impl Picture {
         let mut hash = blake3::Hasher::new();
         hash.update(buddyinfo.as_bytes()).update(pagetypeinfo.as_bytes());
         let mut words = Vec::with_capacity(CHUNK);
-        mm.visit_blocks(|pfn, frames, frame| {
-            let of_block = mm.frames.blocks.migrate_type(pfn) as u8;
+        mm.memory.visit_blocks(|pfn, frames, frame| {
+            let of_block = mm.memory.frames.blocks.migrate_type(pfn) as u8;
             words.extend(frames.to_le_bytes());
             words.extend([kind(frame), of_block]);
             if words.len() + 6 > CHUNK {
@@ -35,7 +36,7 @@ impl Picture {
         });
         hash.update(&words);
         let checksum = hash.finalize().to_hex().to_string();
-        Self { buddyinfo, pagetypeinfo, census: mm.block_census(), checksum }
+        Self { buddyinfo, pagetypeinfo, census: mm.memory.block_census(), checksum }
     }
 }
 
@@ -80,15 +81,15 @@ fn types(mm: &Mm) -> Vec<MigrateType> {
 /// `pagetypeinfo_show()`, mm/vmstat.c (v6.1), without the counts of mixed pageblocks, which need page owner. It begins anew with
 /// each node.
 fn pagetypeinfo(mm: &Mm) -> String {
-    let (types, census, order) = (types(mm), mm.census(), mm.frames.blocks.order());
+    let (types, census, order) = (types(mm), mm.census(), mm.memory.frames.blocks.order());
     let mut text = String::new();
-    for node in mm.node_ids() {
+    for node in mm.memory.node_ids() {
         text += &format!("Page block order: {order}\nPages per block:  {}\n\n", order.frames());
         text += &format!("{:<43} ", "Free pages count per migrate type at order");
-        let orders = || (0..=mm.max_order().0).map(Order);
+        let orders = || (0..=mm.memory.max_order().0).map(Order);
         text.extend(orders().map(|order| format!("{:>6} ", order.0)));
         text.push('\n');
-        let of_node = || mm.zones().iter().zip(&census.zones).filter(|(zone, _)| zone.node == node);
+        let of_node = || mm.memory.zones().iter().zip(&census.zones).filter(|(zone, _)| zone.node == node);
         for (zone, _) in of_node() {
             for of in &types {
                 text += &format!("Node {:>4}, zone {:>8}, type {:>12} ", node.0, zone.kind.name(), name(*of));
@@ -124,15 +125,15 @@ mod tests {
     fn what_is_printed_is_what_a_kernel_prints() {
         let machine = Machine::load("two-node-2g", &linux::setting::names()).unwrap();
         let config =
-            crate::simulated::config(&machine, mm::rules::variant::named("v6.1"), units::Bytes::gib(1), 1).unwrap();
+            crate::simulated::config(&machine, rules::variant::named("v6.1"), units::Bytes::gib(1), 1).unwrap();
         let mm = Mm::new(&config.machine, config.variant, &config.settings);
         let picture = Picture::of(&mm);
         let types = pagetypeinfo::parse(&picture.pagetypeinfo).unwrap();
-        assert_eq!(types.blocks.len(), mm.zones().len());
+        assert_eq!(types.blocks.len(), mm.memory.zones().len());
         let blocks: u64 = types.blocks.iter().flat_map(|zone| &zone.blocks).map(|(_, blocks)| blocks).sum();
         assert_eq!((types.pageblock_order, blocks), (9, picture.census.blocks));
         let zones = buddyinfo::parse(&picture.buddyinfo).unwrap();
-        assert_eq!(zones.len(), mm.zones().len());
+        assert_eq!(zones.len(), mm.memory.zones().len());
         assert_eq!(picture, Picture::of(&mm));
     }
 }

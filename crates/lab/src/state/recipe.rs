@@ -8,11 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use mm::rules::variant::Named;
 use report::{
     seal::{Seal, seal, verify},
     write_whole,
 };
+use rules::variant::Named;
 use serde::{Deserialize, Serialize};
 use units::{BlockCensus, Bytes, Errno};
 use workloads::recipe::{RECIPES, Recipe, RecipeError, Share};

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 
 use linux::procfs::{buddyinfo, pagetypeinfo};
+use memory::pageblock::MigrateType;
 use mm::{
-    MigrateType, Mm,
+    Mm,
     whole::{
         check::{self, Owners},
         state::{Draw, Drawn, Seen},
@@ -55,7 +56,7 @@ fn a_kernels_memory_is_taken_over_as_the_kernel_counts_it() {
         let machine = state.machine("recorded");
         let spec = simulated::spec(&machine).unwrap();
         state.check_machine(&spec).unwrap();
-        let variant = *mm::rules::variant::named("v6.1");
+        let variant = *rules::variant::named("v6.1");
         let settings = simulated::settings(&machine, &spec.view(), &variant).unwrap();
         let map = state.frame_map(spec.end()).unwrap();
         let loaded = Mm::from_map(&spec, variant, &settings, &map, &mut Xorshift(seed)).unwrap();
@@ -79,13 +80,14 @@ fn counts_are_equal(state: &State, mm: &Mm) {
     let snapshot = state.snapshot().unwrap();
     let buddy = buddyinfo::parse(state.capture.text("buddyinfo").unwrap()).unwrap();
     let types = pagetypeinfo::parse(state.capture.text("pagetypeinfo").unwrap()).unwrap();
-    for (index, zone) in mm.zones().iter().enumerate() {
+    for (index, zone) in mm.memory.zones().iter().enumerate() {
         let here = |node, name: &str| node == zone.node && name == zone.kind.name();
         let kernel = snapshot.zones.iter().find(|kernel| here(kernel.node, &kernel.name)).unwrap();
         assert_eq!(zone.managed, kernel.managed.0);
         // Each CPU folds its own count into this one now and then: a kernel of two CPUs is off by less than a few batches.
         assert!(zone.buddy.free_frames().abs_diff(kernel.free.0) < 100, "{}: {}", zone.kind, kernel.free);
-        let managed = (zone.start.0..zone.end.0).filter(|pfn| mm.frames.get(Pfn(*pfn)) != mm::Frame::Reserved);
+        let managed =
+            (zone.start.0..zone.end.0).filter(|pfn| mm.memory.frames.get(Pfn(*pfn)) != memory::frame::Frame::Reserved);
         assert_eq!(Frames(managed.count() as u64), kernel.managed, "what is not reserved is managed");
         let listed: Vec<_> = zone.pcps.iter().map(|pcp| u64::from(pcp.count())).collect();
         assert_eq!(listed, kernel.pagesets.iter().map(|set| set.count.0).collect::<Vec<_>>());
@@ -101,8 +103,8 @@ fn counts_are_equal(state: &State, mm: &Mm) {
         let mut blocks = BTreeMap::new();
         let first = zone.start.align_down(Order::HUGE).0;
         for block in (first..zone.end.0).step_by(512).map(Pfn) {
-            if mm.frames.blocks.zone(block).is_some_and(|of| usize::from(of.0) == index) {
-                *blocks.entry(mm.frames.blocks.migrate_type(block)).or_insert(0) += 1;
+            if mm.memory.frames.blocks.zone(block).is_some_and(|of| usize::from(of.0) == index) {
+                *blocks.entry(mm.memory.frames.blocks.migrate_type(block)).or_insert(0) += 1;
             }
         }
         let kernels = types.blocks.iter().find(|line| here(line.node, &line.zone)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mm::{Variant, rules::variant::Takes as RuleTakes};
+use rules::variant::{Takes as RuleTakes, Variant};
 use sim::Faults;
 use units::{
     Picos, Time,

@@ -1,6 +1,6 @@
 //! What is counted, and that it fits a screen.
 
-use mm::memory::cost::Work;
+use memory::cost::Work;
 
 use super::*;
 use crate::{

@@ -1,6 +1,6 @@
 //! Files of variants: what they come to, and every way in which one can be wrong.
 
-use mm::rules::variant::file::FORMER;
+use rules::variant::file::FORMER;
 
 use super::*;
 
@@ -273,7 +273,7 @@ fn a_list_shows_patches_below_their_kernel() {
 #[test]
 fn a_root_gives_every_rule() {
     // One is there, four are named.
-    let more = mm::Variant::RULES.len() - 5;
+    let more = rules::variant::Variant::RULES.len() - 5;
     let expected = format!(
         "variants/x.toml:1: parent: missing; a variant without a parent gives every rule, and this one lacks promo_mark, \
          movable_marks, reserve_ratio_zero, empty_zone_reserve and {more} more"
@@ -314,8 +314,8 @@ fn a_chain_of_parents_has_an_end() {
 
 #[test]
 fn a_rule_is_an_effect_a_function_and_a_release() {
-    let of = |name: &str| effect(mm::Variant::RULES.iter().find(|rule| rule.name == name).expect(name));
-    for rule in mm::Variant::RULES {
+    let of = |name: &str| effect(rules::variant::Variant::RULES.iter().find(|rule| rule.name == name).expect(name));
+    for rule in rules::variant::Variant::RULES {
         let line = effect(rule);
         assert!(line.chars().count() <= 120, "{}: {} characters: {line}", rule.name, line.chars().count());
         let asks = ["Does ", "Is ", "Are ", "Has ", "Do ", "Which ", "How ", "What "]

@@ -4,25 +4,25 @@
 //! One run over one zone: the migrate scanner goes up from its start, the free scanner down from its end, until a block of
 //! the order wanted is free or they meet.
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{Held, Holdings},
+    pageblock::{MigrateType, ZoneIndex},
+    step::{RUN, Step, Wait},
+    suitable::Suitable,
+};
+use rules::{
+    gfp::{AllocRequest, Mark, Urgency},
+    variant::{CompactContended, CompactEnds},
+    zone::ZoneKind,
+};
 use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
     compact::{CompactPriority, CompactResult, Contention, free_scanner::FreeScan, migrate_scanner::MigrateScan},
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::{Held, Holdings},
-        pageblock::{MigrateType, ZoneIndex},
-        step::{RUN, Step, Wait},
-        suitable::Suitable,
-    },
     migrate::{Migrate, MigrateMode, Migrating},
-    rules::{
-        gfp::{AllocRequest, Mark, Urgency},
-        variant::{CompactContended, CompactEnds},
-        zone::ZoneKind,
-    },
 };
 
 /// The caller of a compaction run.
@@ -106,7 +106,7 @@ enum Phase {
 }
 
 /// Where a phase leads.
-type Next = crate::memory::step::Next<Phase, CompactResult>;
+type Next = memory::step::Next<Phase, CompactResult>;
 
 /// The result of taking pages from a pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl CompactControl {
             _ => mm.put_back_all(cx, &std::mem::take(&mut self.sources)),
         }
         for target in self.targets.drain(..) {
-            mm.free(cx, target, Order::BASE);
+            mm.memory.free(cx, target, Order::BASE);
         }
         self.count_scanned(cx);
     }
@@ -251,12 +251,13 @@ impl CompactControl {
 
     /// Is it over because of that?
     pub(super) fn is_aborting(&self, mm: &Mm) -> bool {
-        self.contended.is_some() && mm.variant().compact_contended == CompactContended::Aborts
+        self.contended.is_some() && mm.memory.variant().compact_contended == CompactContended::Aborts
     }
 
     /// Has it to end because others want the CPU (`compact_should_abort`)?
     pub(super) fn should_abort(&mut self, mm: &Mm, cx: &Cx) -> bool {
-        let aborts = self.mode == MigrateMode::Async && mm.variant().compact_contended == CompactContended::Aborts;
+        let aborts =
+            self.mode == MigrateMode::Async && mm.memory.variant().compact_contended == CompactContended::Aborts;
         if aborts && cx.has_to_yield() {
             self.contended = Some(Contention::Cpu);
         }
@@ -293,7 +294,7 @@ impl CompactControl {
 
     /// Have the scanners come to the same pageblock (`compact_scanners_met`)?
     fn have_met(&self, mm: &Mm) -> bool {
-        let order = mm.frames.blocks.order().0;
+        let order = mm.memory.frames.blocks.order().0;
         self.free_pfn.0 >> order <= self.migrate_pfn.0 >> order
     }
 
@@ -331,24 +332,23 @@ impl CompactControl {
 
     fn begin(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         if let Some(order) = self.order {
-            match mm.is_suitable_for(self.zone, order, self.highest, self.urgency) {
+            match mm.memory.is_suitable_for(self.zone, order, self.highest, self.urgency) {
                 Suitable::Skipped => return Next::Done(CompactResult::Skipped),
                 Suitable::Success => return Next::Done(CompactResult::Success),
                 Suitable::Continue => {}
             }
-            let Mm { frames, zones, zone_compacts, variant, .. } = mm;
-            let (zone, compact) = (&zones[self.zone], &mut zone_compacts[self.zone]);
+            let compact = &mut mm.zone_compacts[self.zone];
             if compact.is_restarting(order) {
-                if variant.compact_clears_selectively {
-                    compact.reset_isolation_suitable(zone, frames, cx);
+                if mm.memory.variant().compact_clears_selectively {
+                    compact.reset_isolation_suitable(&mut mm.memory, self.zone, cx);
                 } else {
                     // Even if no task has looked at all of it since.
-                    compact.reset_all(zone, frames, cx);
+                    compact.reset_all(&mut mm.memory, self.zone, cx);
                 }
             }
         }
-        let pageblock = mm.frames.blocks.order();
-        let (zone, compact) = (&mm.zones[self.zone], &mut mm.zone_compacts[self.zone]);
+        let pageblock = mm.memory.frames.blocks.order();
+        let (zone, compact) = (mm.memory.zone(self.zone), &mut mm.zone_compacts[self.zone]);
         let sync = usize::from(self.mode != MigrateMode::Async);
         if self.whole_zone {
             (self.migrate_pfn, self.free_pfn) = (zone.start, Pfn(zone.end.0 - 1).align_down(pageblock));
@@ -365,7 +365,7 @@ impl CompactControl {
             self.whole_zone = compact.init_migrate.is_some_and(|first| self.migrate_pfn <= first);
         }
         let cached = mm.zone_compacts[self.zone].cached_migrate;
-        self.update_cached = mm.variant().compact_syncs_cached && sync == 0 && cached[0] == cached[1];
+        self.update_cached = mm.memory.variant().compact_syncs_cached && sync == 0 && cached[0] == cached[1];
         mm.lru_add_drain(cx);
         Next::Later(Phase::Look)
     }
@@ -375,10 +375,10 @@ impl CompactControl {
         if let Some(result) = self.finished(mm) {
             return Next::Phase(Phase::Release(result));
         }
-        let block = |pfn: Pfn| pfn.align_down(mm.frames.blocks.order());
+        let block = |pfn: Pfn| pfn.align_down(mm.memory.frames.blocks.order());
         self.iteration_start = self.migrate_pfn;
         let is_same = self.last_migrated.is_some_and(|last| block(last) == block(self.iteration_start));
-        self.rescan = is_same && mm.variant().compact_rescans_at_once;
+        self.rescan = is_same && mm.memory.variant().compact_rescans_at_once;
         Next::Phase(Phase::Choose(None))
     }
 
@@ -389,8 +389,8 @@ impl CompactControl {
         }
         if self.have_met(mm) {
             let is_direct = self.is_direct();
-            let pageblock = mm.frames.blocks.order();
-            let (zone, compact) = (&mm.zones[self.zone], &mut mm.zone_compacts[self.zone]);
+            let pageblock = mm.memory.frames.blocks.order();
+            let (zone, compact) = (mm.memory.zone(self.zone), &mut mm.zone_compacts[self.zone]);
             compact.reset_cached(zone.start, zone.end, pageblock);
             // kcompactd leaves it to those who wait for memory to have everything looked at again.
             compact.blockskip_flush |= is_direct;
@@ -398,8 +398,8 @@ impl CompactControl {
         }
         let verdict = match (self.reason, self.order) {
             (Reason::Proactive, _) => {
-                let node = mm.zones[self.zone].node;
-                if !mm.nodes[node].kswapd.is_asleep() {
+                let node = mm.memory.zone(self.zone).node;
+                if !mm.memory.node(node).kswapd.is_asleep() {
                     return Some(CompactResult::PartialSkipped);
                 }
                 (mm.zone_score(self.zone) <= mm.compaction.score_marks().0).then_some(CompactResult::Success)
@@ -416,22 +416,22 @@ impl CompactControl {
 
     /// Is there a block for the request now, or one that it may steal?
     fn has_block(&self, mm: &Mm, order: Order) -> Ended {
-        let pageblock = mm.frames.blocks.order();
-        let zone = &mm.zones[self.zone];
+        let pageblock = mm.memory.frames.blocks.order();
+        let zone = mm.memory.zone(self.zone);
         let is_at_block = self.migrate_pfn.is_aligned(pageblock);
-        let ends = mm.variant().compact_ends;
+        let ends = mm.memory.variant().compact_ends;
         match ends {
             CompactEnds::AtPageblock if !is_at_block => return Ended::NotHere,
-            CompactEnds::AboveLow if !zone.is_ok(order, Mark::Low, self.highest, self.urgency, mm.variant()) => {
+            CompactEnds::AboveLow if !zone.is_ok(order, Mark::Low, self.highest, self.urgency, mm.memory.variant()) => {
                 return Ended::No;
             }
             _ => {}
         }
-        for at in (order.0..=zone.buddy.max_order().0).map(Order) {
-            if !zone.buddy.area(at).list(self.list).is_empty() {
+        for at in (order.0..=zone.max_order().0).map(Order) {
+            if !zone.free_list(at, self.list).is_empty() {
                 return Ended::Yes;
             }
-            if zone.buddy.may_steal_from(at, self.list, pageblock, mm.variant().fallback) {
+            if zone.may_steal_from(at, self.list, pageblock, mm.memory.variant().fallback) {
                 let finishes_first = ends == CompactEnds::AtBlock
                     && self.list != MigrateType::Movable
                     && self.mode != MigrateMode::Async
@@ -477,7 +477,7 @@ impl CompactControl {
                 if (migrated.failed > 0 || migrated.is_out)
                     && self.is_direct_async()
                     && let Some(order) = self.order
-                    && mm.variant().compact_skips_on_failure
+                    && mm.memory.variant().compact_skips_on_failure
                 {
                     // One page that stays is enough: the rest of its block is not worth moving.
                     self.migrate_pfn = block_end(Pfn(self.migrate_pfn.0 - 1), order);
@@ -494,10 +494,10 @@ impl CompactControl {
             && last < self.migrate_pfn.align_down(order)
         {
             mm.lru_add_drain(cx);
-            mm.drain_local_pages(cx, self.zone);
+            mm.memory.drain_local_pages(cx, self.zone);
             self.last_migrated = None;
         }
-        if self.is_captured || mm.has_captured(self.zone) {
+        if self.is_captured || mm.memory.zone(self.zone).has_captured() {
             return Next::Later(Phase::Release(CompactResult::Success));
         }
         Next::Later(Phase::Look)
@@ -505,14 +505,14 @@ impl CompactControl {
 
     /// A run of the free frames that are left goes back; the free scanner shall find them again.
     fn release(&mut self, mm: &mut Mm, cx: &mut Cx, result: CompactResult) -> Next {
-        let highest = self.targets.iter().max().map(|pfn| pfn.align_down(mm.frames.blocks.order()));
+        let highest = self.targets.iter().max().map(|pfn| pfn.align_down(mm.memory.frames.blocks.order()));
         if let Some(highest) = highest {
             let cached = &mut mm.zone_compacts[self.zone].cached_free;
             *cached = highest.max(*cached);
         }
         for _ in 0..RUN {
             let Some(target) = self.targets.pop() else { break };
-            mm.free(cx, target, Order::BASE);
+            mm.memory.free(cx, target, Order::BASE);
         }
         if !self.targets.is_empty() {
             return Next::Later(Phase::Release(result));
@@ -539,18 +539,4 @@ enum Ended {
 /// One past the last frame of the block of an order that holds `pfn` (`block_end_pfn`).
 pub(super) fn block_end(pfn: Pfn, order: Order) -> Pfn {
     pfn.align_down(order).plus(order.frames())
-}
-
-impl Mm {
-    /// Gives back what this CPU's lists of a zone hold (`drain_local_pages`).
-    pub(crate) fn drain_local_pages(&mut self, cx: &mut Cx, zone: ZoneIndex) {
-        let Self { frames, zones, variant, .. } = self;
-        let cpu = cx.cpu();
-        zones[zone].drain_cpu(frames, cx, cpu, variant);
-    }
-
-    /// Has the task that takes this step completed the block that it waits for?
-    fn has_captured(&self, zone: ZoneIndex) -> bool {
-        self.zones[zone].buddy.capture.is_some_and(|capture| capture.block.is_some())
-    }
 }

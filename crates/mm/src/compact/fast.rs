@@ -4,18 +4,18 @@
 //! A few looks at the free lists, before frames are scanned one after the other: for a pageblock that is partly free, which
 //! takes fewer moves to empty, and for free blocks high up in the zone.
 
+use memory::{buddy::Block, cx::Cx, event::Event, pageblock::MigrateType, primitive, step::RUN};
+use rules::gfp::COSTLY;
 use units::{Order, Pfn};
 
 use crate::{
     Mm,
     compact::control::{CompactControl, FastStart},
-    memory::{buddy::Block, cx::Cx, event::Event, pageblock::MigrateType, primitive, step::RUN},
-    rules::gfp::COSTLY,
 };
 
 /// One block more of a list, or as many as a limit says; before 5.14 the kernel took the smaller of both, and so one block.
 fn at_least_one(mm: &Mm, limit: u32) -> u32 {
-    if mm.variant().compact_looks_further { limit.max(1) } else { limit.min(1) }
+    if mm.memory.variant().compact_looks_further { limit.max(1) } else { limit.min(1) }
 }
 
 /// The result of a look at one free list.
@@ -40,11 +40,11 @@ impl CompactControl {
     /// Where to take pages from next: a pageblock that is partly free, or where the scan has come to
     /// (`fast_find_migrateblock`).
     pub(super) fn fast_find_migrateblock(&mut self, mm: &mut Mm, cx: &mut Cx) -> Pfn {
-        let order = mm.frames.blocks.order();
-        let start = mm.zones[self.zone].start;
+        let order = mm.memory.frames.blocks.order();
+        let start = mm.memory.zone(self.zone).start;
         let from = self.migrate_pfn;
         let Some(wanted) = self.order.filter(|wanted| *wanted > COSTLY) else { return from };
-        if !mm.variant().compact_lists_for_sources
+        if !mm.memory.variant().compact_lists_for_sources
             || self.ignores_skip()
             || (from != start && !from.is_aligned(order))
             || (self.is_direct() && self.list != MigrateType::Movable)
@@ -56,13 +56,13 @@ impl CompactControl {
         let distance = if from == start { half } else { half >> 2 };
         let below = from.plus(distance).align_down(order);
         let limit = self.list_limit();
-        let fails_without = mm.variant().compact_fails_without_source;
+        let fails_without = mm.memory.variant().compact_fails_without_source;
         let (mut scanned, mut found) = (0, None);
         for at in (COSTLY.0..wanted.0).rev().map(Order) {
             if found.is_some_and(|free| fails_without || self.block_of(mm, free) != from) || scanned >= limit {
                 break;
             }
-            if mm.zones[self.zone].buddy.area(at).nr_free() > 0 {
+            if mm.memory.zone(self.zone).nr_free(at) > 0 {
                 found = self.find_partly_free(mm, cx, (at, below), (&mut scanned, limit)).or(found);
             }
         }
@@ -77,7 +77,7 @@ impl CompactControl {
 
     /// The first frame of a pageblock, or of the zone in it.
     fn block_of(&self, mm: &Mm, pfn: Pfn) -> Pfn {
-        pfn.align_down(mm.frames.blocks.order()).max(mm.zones[self.zone].start)
+        pfn.align_down(mm.memory.frames.blocks.order()).max(mm.memory.zone(self.zone).start)
     }
 
     /// The linear scan goes on from the lowest of the blocks found (`update_fast_start_pfn`).
@@ -97,12 +97,11 @@ impl CompactControl {
         (order, below): (Order, Pfn),
         (scanned, limit): (&mut u32, u32),
     ) -> Option<Pfn> {
-        let Mm { frames, zones, variant, .. } = mm;
-        let buddy = &mut zones[self.zone].buddy;
-        buddy.lock(cx);
+        mm.memory.zone_mut(self.zone).lock(cx);
+        let (zone, frames, variant) = (mm.memory.zone(self.zone), &mm.memory.frames, mm.memory.variant());
         let (mut found, mut cut) = (None, None);
         // Bound: the limit, or before 5.12 the list.
-        for pfn in buddy.area(order).list(MigrateType::Movable).iter(frames) {
+        for pfn in zone.free_list(order, MigrateType::Movable).iter(frames) {
             *scanned += 1;
             if *scanned > limit && variant.compact_fails_without_source {
                 cut = Some(pfn);
@@ -126,12 +125,12 @@ impl CompactControl {
         if let Some(pfn) = found {
             self.fast_search_fail = 0;
             self.lower_fast_start(pfn);
-            frames.blocks.set_skip(pfn, true);
+            mm.memory.frames.blocks.set_skip(pfn, true);
         }
-        if let Some(next) = cut.and_then(|pfn| frames.next_of(pfn)) {
-            buddy.rotate(frames, Block { pfn: next, order });
+        if let Some(next) = cut.and_then(|pfn| mm.memory.frames.next_of(pfn)) {
+            mm.memory.rotate_free(self.zone, Block { pfn: next, order });
         }
-        buddy.unlock(cx);
+        mm.memory.zone_mut(self.zone).unlock(cx);
         found
     }
 
@@ -148,21 +147,21 @@ impl CompactControl {
     /// (`fast_isolate_freepages`).
     pub(super) fn fast_isolate_freepages(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<Pfn> {
         let wanted = self.order.filter(|wanted| *wanted > Order::BASE)?;
-        let pageblock = mm.frames.blocks.order();
+        let pageblock = mm.memory.frames.blocks.order();
         let is_start = self.begins_at_end(mm);
         let mut limit = if is_start { pageblock.frames() >> 1 } else { at_least_one(mm, self.list_limit() >> 1) };
         // Rather in the top quarter of what is between the scanners; in the top half if need be.
         let distance = self.free_pfn.0.saturating_sub(self.migrate_pfn.0);
         let low = Pfn(self.free_pfn.0 - (distance >> 2)).align_down(pageblock);
         let min = Pfn(self.free_pfn.0 - (distance >> 1)).align_down(pageblock);
-        let in_turn = mm.variant().compact_orders_in_turn;
+        let in_turn = mm.memory.variant().compact_orders_in_turn;
         let first = if in_turn { self.search_order } else { wanted.0 };
         self.search_order = first.min(wanted.0 - 1);
         let (mut scanned, mut highest, mut found) = (0, None, None);
         let mut order = Some(self.search_order);
         // Bound: each turn passes an order.
         while let Some(at) = order {
-            if mm.zones[self.zone].buddy.area(Order(at)).nr_free() == 0 {
+            if mm.memory.zone(self.zone).nr_free(Order(at)) == 0 {
                 order = self.next_search_order(at, wanted);
                 continue;
             }
@@ -171,8 +170,7 @@ impl CompactControl {
             scanned += u64::from(looked.scanned);
             let candidate = looked.preferred.or(looked.passable);
             if let Some(first) = candidate.or(looked.last) {
-                let Mm { frames, zones, .. } = &mut *mm;
-                zones[self.zone].buddy.rotate(frames, Block { pfn: first, order: Order(at) });
+                mm.memory.rotate_free(self.zone, Block { pfn: first, order: Order(at) });
             }
             if looked.preferred.is_some() {
                 self.fast_search_fail = 0;
@@ -184,7 +182,7 @@ impl CompactControl {
             if let Some(pfn) = candidate {
                 if self.take_free(mm, cx, Block { pfn, order: Order(at) }) {
                     let frames = u64::from(Order(at).frames());
-                    if mm.variant().compact_counts_frames {
+                    if mm.memory.variant().compact_counts_frames {
                         scanned += frames - 1;
                     }
                     cx.count(Event::CompactIsolated, frames);
@@ -193,7 +191,7 @@ impl CompactControl {
                     is_refused = true;
                 }
             }
-            mm.zones[self.zone].buddy.unlock(cx);
+            mm.memory.zone_mut(self.zone).unlock(cx);
             if looked.scanned >= limit {
                 limit = at_least_one(mm, limit >> 1);
             }
@@ -209,12 +207,12 @@ impl CompactControl {
 
     /// Is the free scanner still where it begins when all of the zone is to be searched?
     fn begins_at_end(&self, mm: &Mm) -> bool {
-        let zone = &mm.zones[self.zone];
-        if mm.variant().compact_clears_selectively {
+        let zone = mm.memory.zone(self.zone);
+        if mm.memory.variant().compact_clears_selectively {
             // Nothing says where that is, until marks have been cleared for the first time.
             return mm.zone_compacts[self.zone].init_free.is_none_or(|last| self.free_pfn >= last);
         }
-        self.free_pfn == Pfn(zone.end.0 - 1).align_down(mm.frames.blocks.order())
+        self.free_pfn == Pfn(zone.end.0 - 1).align_down(mm.memory.frames.blocks.order())
     }
 
     /// Where to look if nothing was found.
@@ -229,16 +227,19 @@ impl CompactControl {
         if found.is_none() {
             self.fast_search_fail += 1;
             if is_start {
-                if let Some(highest) = highest.filter(|highest| !mm.variant().compact_begins_high || *highest >= min) {
+                if let Some(highest) =
+                    highest.filter(|highest| !mm.memory.variant().compact_begins_high || *highest >= min)
+                {
                     self.free_pfn = highest;
                     page = Some(highest);
                 } else if self.is_direct() {
                     self.free_pfn = min;
-                    page = (mm.frames.blocks.zone(min) == Some(self.zone)).then_some(min);
+                    page = (mm.memory.frames.blocks.zone(min) == Some(self.zone)).then_some(min);
                 }
             }
         }
-        let size = if mm.variant().compact_marks_searched { mm.frames.blocks.order().frames() } else { 0 };
+        let size =
+            if mm.memory.variant().compact_marks_searched { mm.memory.frames.blocks.order().frames() } else { 0 };
         let cached = &mut mm.zone_compacts[self.zone].cached_free;
         if let Some(highest) = highest.filter(|highest| *highest >= *cached) {
             *cached = Pfn(highest.0.saturating_sub(size));
@@ -254,10 +255,10 @@ impl CompactControl {
         (low, min): (Pfn, Pfn),
         (limit, highest): (&mut u32, &mut Option<Pfn>),
     ) -> Looked {
-        let pageblock = mm.frames.blocks.order();
-        let zone = &mm.zones[self.zone];
+        let pageblock = mm.memory.frames.blocks.order();
+        let zone = mm.memory.zone(self.zone);
         let mut looked = Looked::default();
-        let mut at = zone.buddy.area(order).list(MigrateType::Movable).last();
+        let mut at = zone.free_list(order, MigrateType::Movable).last();
         // Bound: the limit.
         while let Some(pfn) = at {
             looked.scanned += 1;
@@ -277,7 +278,7 @@ impl CompactControl {
                 looked.last = Some(pfn);
                 break;
             }
-            at = mm.frames.previous_of(pfn);
+            at = mm.memory.frames.previous_of(pfn);
         }
         looked
     }
@@ -293,6 +294,6 @@ impl CompactControl {
     }
 
     fn hold_zone_only(&self, mm: &mut Mm, cx: &mut Cx) {
-        mm.zones[self.zone].buddy.lock(cx);
+        mm.memory.zone_mut(self.zone).lock(cx);
     }
 }

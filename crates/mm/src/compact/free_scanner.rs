@@ -4,22 +4,22 @@
 //!
 //! Takes free frames, from the upper part of the zone down.
 
+use memory::{
+    buddy::Block,
+    cx::Cx,
+    event::Event,
+    frame::Seen,
+    pageblock::{MigrateType, ZoneIndex},
+    primitive,
+    step::RUN,
+};
+use rules::variant::CompactHugePages;
 use units::{Order, Pfn};
 
 use crate::{
     Mm,
     compact::control::{CompactControl, block_end},
-    memory::{
-        buddy::Block,
-        cx::Cx,
-        event::Event,
-        frame::Seen,
-        pageblock::{MigrateType, ZoneIndex},
-        primitive,
-        step::RUN,
-    },
     migrate::MigrateMode,
-    rules::variant::CompactHugePages,
 };
 
 /// Between frames that asynchronous compaction looks at, at first.
@@ -69,7 +69,7 @@ impl CompactControl {
         }
         match &mut scan.0 {
             Stage::Fast => {
-                let fast = mm.variant().compact_lists_for_targets;
+                let fast = mm.memory.variant().compact_lists_for_targets;
                 let found = if fast { self.fast_isolate_freepages(mm, cx) } else { None };
                 let around = found.filter(|_| self.targets.len() < self.nr_sources && !self.is_direct_async());
                 scan.0 = match around {
@@ -83,14 +83,14 @@ impl CompactControl {
                 if !self.isolate_block(mm, cx, block) {
                     return false;
                 }
-                if block.isolated == 0 && !mm.variant().compact_marks_searched {
+                if block.isolated == 0 && !mm.memory.variant().compact_marks_searched {
                     // Who searched the lists alone makes the linear search begin further down, too.
-                    let start = Pfn(block.end.0 - 1).align_down(mm.frames.blocks.order());
+                    let start = Pfn(block.end.0 - 1).align_down(mm.memory.frames.blocks.order());
                     self.note_searched(mm, start, block);
                 }
                 if self.targets.len() < self.nr_sources {
                     // It is full, or nearly so.
-                    mm.frames.blocks.set_skip(Pfn(block.end.0 - 1), true);
+                    mm.memory.frames.blocks.set_skip(Pfn(block.end.0 - 1), true);
                 }
                 if !self.targets.is_empty() {
                     return true;
@@ -123,22 +123,26 @@ impl CompactControl {
 
     /// The pageblock of a frame, from its first frame in the zone.
     fn block_around(&self, mm: &Mm, pfn: Pfn) -> BlockScan {
-        let (order, zone) = (mm.frames.blocks.order(), &mm.zones[self.zone]);
+        let (order, zone) = (mm.memory.frames.blocks.order(), mm.memory.zone(self.zone));
         let at = pfn.align_down(order).max(zone.start);
         BlockScan { at, end: block_end(pfn, order).min(zone.end), stride: 1, isolated: 0 }
     }
 
     /// Where the linear search goes on.
     fn first_block(&self, mm: &Mm) -> Stage {
-        let sparse = self.mode == MigrateMode::Async && mm.variant().compact_samples;
+        let sparse = self.mode == MigrateMode::Async && mm.memory.variant().compact_samples;
         let stride = if sparse { STRIDE_MAX } else { 1 };
-        Stage::NextBlock { start: self.free_pfn.align_down(mm.frames.blocks.order()), from: self.free_pfn, stride }
+        Stage::NextBlock {
+            start: self.free_pfn.align_down(mm.memory.frames.blocks.order()),
+            from: self.free_pfn,
+            stride,
+        }
     }
 
     /// The next pageblock down that frames can be taken from; true when there is none above the migrate scanner.
     fn next_block(&mut self, mm: &Mm, cx: &mut Cx, scan: &mut FreeScan, at: (Pfn, Pfn, u32)) -> bool {
         let (mut start, mut from, stride) = at;
-        let order = mm.frames.blocks.order();
+        let order = mm.memory.frames.blocks.order();
         let low = block_end(self.migrate_pfn, order);
         // Bound: so many pageblocks.
         for _ in 0..BLOCKS_PER_STEP {
@@ -146,10 +150,10 @@ impl CompactControl {
                 self.free_pfn = from;
                 return true;
             }
-            primitive::scan_block(cx, mm.variant().compact_zone_frames);
-            let is_here = mm.frames.blocks.zone(start) == Some(self.zone);
-            if is_here && self.is_target(mm, start) && (self.ignores_skip() || !mm.frames.blocks.skip(start)) {
-                let end = block_end(start, order).min(mm.zones[self.zone].end);
+            primitive::scan_block(cx, mm.memory.variant().compact_zone_frames);
+            let is_here = mm.memory.frames.blocks.zone(start) == Some(self.zone);
+            if is_here && self.is_target(mm, start) && (self.ignores_skip() || !mm.memory.frames.blocks.skip(start)) {
+                let end = block_end(start, order).min(mm.memory.zone(self.zone).end);
                 scan.0 = Stage::Block { start, scan: BlockScan { at: from, end, stride, isolated: 0 }, stride };
                 return false;
             }
@@ -162,21 +166,21 @@ impl CompactControl {
 
     /// May pages move to a pageblock (`suitable_migration_target`)? Not to one that is a free block already.
     fn is_target(&self, mm: &Mm, start: Pfn) -> bool {
-        let order = mm.frames.blocks.order();
-        if let Seen::Free(found) = mm.frames.seen(start)
+        let order = mm.memory.frames.blocks.order();
+        if let Seen::Free(found) = mm.memory.frames.seen(start)
             && found >= order
         {
             return false;
         }
-        let list = mm.frames.blocks.migrate_type(start);
+        let list = mm.memory.frames.blocks.migrate_type(start);
         self.ignores_block_type() || matches!(list, MigrateType::Movable | MigrateType::Cma)
     }
 
     /// A pageblock was searched, or as much of it as it took; true when the search is over.
     fn after_block(&mut self, mm: &mut Mm, scan: &mut FreeScan, start: Pfn, block: &BlockScan, stride: u32) -> bool {
-        let size = mm.frames.blocks.order().frames();
+        let size = mm.memory.frames.blocks.order().frames();
         // Before 5.1 a pageblock in which there was something is not marked.
-        if block.isolated == 0 || mm.variant().compact_marks_searched {
+        if block.isolated == 0 || mm.memory.variant().compact_marks_searched {
             self.note_searched(mm, start, block);
         }
         let below = Pfn(start.0.saturating_sub(size));
@@ -190,7 +194,7 @@ impl CompactControl {
             return true;
         }
         let stride = if block.isolated > 0 { 1 } else { STRIDE_MAX.min(stride << 1) };
-        let stride = if mm.variant().compact_samples { stride } else { 1 };
+        let stride = if mm.memory.variant().compact_samples { stride } else { 1 };
         scan.0 = Stage::NextBlock { start: below, from: below, stride };
         false
     }
@@ -199,7 +203,7 @@ impl CompactControl {
     /// (`update_pageblock_skip`).
     fn note_searched(&self, mm: &mut Mm, start: Pfn, block: &BlockScan) {
         if block.at == block.end {
-            mm.frames.blocks.set_skip(start, true);
+            mm.memory.frames.blocks.set_skip(start, true);
             let cached = &mut mm.zone_compacts[self.zone].cached_free;
             *cached = start.min(*cached);
         }
@@ -211,8 +215,8 @@ impl CompactControl {
         let (mut is_locked, mut scanned) = (false, 0);
         let before = scan.isolated;
         let mut is_over = true;
-        let by_frame = mm.variant().compact_huge_pages == CompactHugePages::ByFrame;
-        let counts_passed = mm.variant().compact_counts_passed;
+        let by_frame = mm.memory.variant().compact_huge_pages == CompactHugePages::ByFrame;
+        let counts_passed = mm.memory.variant().compact_counts_passed;
         // Bound: each turn passes a frame.
         while scan.at < scan.end {
             if is_locked && u64::from(scan.at.0) % RUN == 0 {
@@ -220,7 +224,7 @@ impl CompactControl {
                 break;
             }
             scanned += 1;
-            let order = match mm.frames.seen(scan.at) {
+            let order = match mm.memory.frames.seen(scan.at) {
                 Seen::Free(order) => order,
                 Seen::Compound(order) => {
                     let rest = u64::from(order.frames().min(scan.end.0 - scan.at.0) - 1);
@@ -246,14 +250,14 @@ impl CompactControl {
             }
             let block = Block { pfn: scan.at, order };
             if !self.take_free(mm, cx, block) {
-                if mm.variant().compact_ends_at_mark {
+                if mm.memory.variant().compact_ends_at_mark {
                     break;
                 }
                 scan.at = scan.at.plus(1);
                 continue;
             }
             let frames = order.frames();
-            if mm.variant().compact_counts_frames {
+            if mm.memory.variant().compact_counts_frames {
                 scanned += u64::from(frames - 1);
             }
             scan.isolated += u64::from(frames);
@@ -265,7 +269,7 @@ impl CompactControl {
         }
         primitive::scan_frames(cx, scanned);
         if is_locked {
-            mm.zones[self.zone].buddy.unlock(cx);
+            mm.memory.zone_mut(self.zone).unlock(cx);
         }
         self.free_scanned += scanned;
         cx.count(Event::CompactIsolated, scan.isolated - before);
@@ -275,45 +279,23 @@ impl CompactControl {
 
     /// Takes the zone's lock, and notes whether others have it; false when it leaves it to them.
     pub(super) fn hold_zone(&mut self, mm: &mut Mm, cx: &mut Cx) -> bool {
-        let is_contended = mm.zones[self.zone].buddy.is_contended(cx);
+        let is_contended = mm.memory.zone(self.zone).is_contended(cx);
         if self.gives_way(mm, is_contended) {
             return false;
         }
-        mm.zones[self.zone].buddy.lock(cx);
+        mm.memory.zone_mut(self.zone).lock(cx);
         true
     }
 
     /// Takes a free block to move pages to, in single frames, the highest of which is used first; false when the zone
     /// cannot spare it (`__isolate_free_page`, `split_map_pages`).
     pub(super) fn take_free(&mut self, mm: &mut Mm, cx: &mut Cx, block: Block) -> bool {
-        if !mm.isolate_free_block(cx, self.zone, block) {
+        if !mm.memory.isolate_free_block(cx, self.zone, block) {
             return false;
         }
         for pfn in (0..block.order.frames()).map(|n| block.pfn.plus(n)) {
-            mm.isolate(cx, pfn, Order::BASE);
+            mm.memory.isolate(cx, pfn, Order::BASE);
             self.targets.push(pfn);
-        }
-        true
-    }
-}
-
-impl Mm {
-    /// Takes a free block off its list, whole, under the zone's lock; false when the zone cannot spare it. Pageblocks of which it
-    /// is half or more become Movable (`__isolate_free_page`).
-    pub(crate) fn isolate_free_block(&mut self, cx: &mut Cx, zone: ZoneIndex, block: Block) -> bool {
-        if !self.may_isolate_free(zone, block.order) {
-            return false;
-        }
-        let Self { frames, zones, .. } = self;
-        zones[zone].buddy.isolate(frames, cx, block);
-        let pageblock = frames.blocks.order();
-        if block.order.0 + 1 >= pageblock.0 {
-            for start in (0..block.order.frames()).step_by(pageblock.frames() as usize) {
-                let pfn = block.pfn.plus(start);
-                if frames.blocks.migrate_type(pfn).is_requestable() {
-                    frames.blocks.set_migrate_type(pfn, MigrateType::Movable);
-                }
-            }
         }
         true
     }

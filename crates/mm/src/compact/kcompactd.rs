@@ -4,24 +4,24 @@
 //! The kernel thread of each node that compacts in the background: for an order that a request could not
 //! have, or, every half second, where free memory is too fragmented for huge pages.
 
+use memory::{
+    bell::ANY_ZONE,
+    cx::Cx,
+    event::Event,
+    frame::Holdings,
+    pageblock::ZoneIndex,
+    step::{Step, Wait},
+    suitable::{FreeBlocks, Suitable},
+};
+use rules::{
+    gfp::Urgency,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Order, Picos};
 
 use crate::{
     Mm, Spaces,
     compact::{CompactControl, CompactResult, SCORE_ORDER, zone::DEFER_SHIFT_MAX},
-    memory::{
-        bell::ANY_ZONE,
-        cx::Cx,
-        event::Event,
-        frame::Holdings,
-        pageblock::ZoneIndex,
-        step::{Step, Wait},
-        suitable::{FreeBlocks, Suitable},
-    },
-    rules::{
-        gfp::Urgency,
-        zone::{Settings, ZoneKind},
-    },
 };
 
 /// Between two looks at the score of a node.
@@ -95,24 +95,24 @@ struct Work {
 impl Mm {
     /// How fragmented a zone's free memory is for huge pages, 0 to 100 (`fragmentation_score_zone`).
     pub(crate) fn zone_score(&self, zone: ZoneIndex) -> u64 {
-        FreeBlocks::of(&self.zones[zone].buddy, SCORE_ORDER).extfrag(SCORE_ORDER)
+        self.memory.zone(zone).free_blocks(SCORE_ORDER).extfrag(SCORE_ORDER)
     }
 
     /// The score of a node: each zone by its share of the node's frames (`fragmentation_score_node`).
     pub fn node_score(&self, node: NodeId) -> u64 {
-        let present: u64 = self.node_zones(node).iter().map(|zone| zone.present).sum();
-        let weighted = |at: ZoneIndex| self.zones[at].present * self.zone_score(at) / (present + 1);
-        self.nodes[node].zones().map(weighted).sum()
+        let present: u64 = self.memory.node_zones(node).iter().map(|zone| zone.present).sum();
+        let weighted = |at: ZoneIndex| self.memory.zone(at).present * self.zone_score(at) / (present + 1);
+        self.memory.node(node).zones().map(weighted).sum()
     }
 
     /// Does kcompactd look at its node from time to time?
     pub fn is_proactive(&self) -> bool {
-        self.variant.kcompactd && self.variant.compact_proactive && self.compaction.proactiveness > 0
+        self.memory.variant().kcompactd && self.memory.variant().compact_proactive && self.compaction.proactiveness > 0
     }
 
     /// Has a node's kcompactd nothing to do, so that it sleeps until it is woken or looks around?
     pub fn is_kcompactd_idle(&self, node: NodeId) -> bool {
-        !self.nodes[node].kcompactd.is_busy
+        !self.memory.node(node).kcompactd.is_busy
     }
 
     /// Frames that a node's kcompactd holds between two steps.
@@ -123,7 +123,7 @@ impl Mm {
 
     /// Goes on until others may run, or goes to sleep: until it is woken, or it is time to look at the score.
     pub fn step_kcompactd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
-        self.nodes[node].kcompactd.is_busy = false;
+        self.memory.node_mut(node).kcompactd.is_busy = false;
         let work = self.kcompactds[node].work.take();
         let Some(mut work) = work.or_else(|| self.next_work(cx, node)) else {
             return self.sleep_kcompactd(cx, CHECK_INTERVAL);
@@ -132,7 +132,7 @@ impl Mm {
             Step::Done(()) => self.end_work(cx, node, &work),
             step => {
                 self.kcompactds[node].work = Some(work);
-                self.nodes[node].kcompactd.is_busy = true;
+                self.memory.node_mut(node).kcompactd.is_busy = true;
                 step
             }
         }
@@ -145,23 +145,23 @@ impl Mm {
     /// The work that was asked for, else proactive work.
     fn next_work(&mut self, cx: &mut Cx, node: NodeId) -> Option<Work> {
         let score = self.node_score(node);
-        let bell = &self.nodes[node].kcompactd;
+        let bell = &self.memory.node(node).kcompactd;
         let work = Work { order: None, highest: bell.highest, passed: 0, run: None, score };
         if bell.order > Order::BASE {
             cx.count(Event::CompactDaemonWake, 1);
             return Some(Work { order: Some(bell.order), ..work });
         }
         let is_due =
-            self.is_proactive() && self.nodes[node].kswapd.is_asleep() && score > self.compaction.score_marks().1;
+            self.is_proactive() && self.memory.node(node).kswapd.is_asleep() && score > self.compaction.score_marks().1;
         is_due.then_some(Work { highest: ANY_ZONE, ..work })
     }
 
     /// The rest of a zone (`kcompactd_do_work`, `proactive_compact_node`).
     fn step_work(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, work: &mut Work) -> Step<()> {
         // Bound: each turn passes a zone, or ends a step.
-        while work.passed < self.zones.len() {
+        while work.passed < self.memory.zones().len() {
             let at = ZoneIndex::at(work.passed);
-            let kind = self.zones[at].kind;
+            let kind = self.memory.zone(at).kind;
             if let Some(run) = &mut work.run {
                 let result = match run.step(self, spaces, cx) {
                     Step::More => return Step::More,
@@ -178,7 +178,7 @@ impl Mm {
                 work.passed += 1;
                 continue;
             }
-            let is_its = self.zones[at].node == node && kind <= work.highest;
+            let is_its = self.memory.zone(at).node == node && kind <= work.highest;
             if is_its && let Some(order) = work.order {
                 self.zone_compacts[at].consider(order);
             }
@@ -194,9 +194,9 @@ impl Mm {
     /// Is a zone worth compacting, and does compaction not rest there?
     fn is_daemon_zone(&self, at: ZoneIndex, order: Option<Order>) -> bool {
         let Some(order) = order else { return true };
-        let kind = self.zones[at].kind;
+        let kind = self.memory.zone(at).kind;
         !self.zone_compacts[at].is_deferred(order)
-            && self.compaction_suitable(at, order, kind, Urgency::Normal) == Suitable::Continue
+            && self.memory.compaction_suitable(at, order, kind, Urgency::Normal) == Suitable::Continue
     }
 
     fn after_daemon_zone(&mut self, cx: &mut Cx, at: ZoneIndex, order: Order, result: CompactResult) {
@@ -204,7 +204,7 @@ impl Mm {
             CompactResult::Success => self.zone_compacts[at].reset_deferral(order, false),
             CompactResult::Complete | CompactResult::PartialSkipped => {
                 // What the lists of CPUs hold may be what was missing.
-                self.drain_zone(cx, at);
+                self.memory.drain_zone(cx, at);
                 self.zone_compacts[at].defer(order);
             }
             _ => {}
@@ -217,13 +217,13 @@ impl Mm {
             // It was of no use: so it rests for long.
             let is_useless = self.node_score(node) >= work.score;
             let span = if is_useless { Picos(CHECK_INTERVAL.0 << DEFER_SHIFT_MAX) } else { CHECK_INTERVAL };
-            return if self.nodes[node].kcompactd.order > Order::BASE {
+            return if self.memory.node(node).kcompactd.order > Order::BASE {
                 Step::More
             } else {
                 self.sleep_kcompactd(cx, span)
             };
         };
-        let bell = &mut self.nodes[node].kcompactd;
+        let bell = &mut self.memory.node_mut(node).kcompactd;
         if bell.order <= order {
             bell.order = Order::BASE;
         }
@@ -231,14 +231,6 @@ impl Mm {
             bell.highest = ANY_ZONE;
         }
         if bell.order > Order::BASE { Step::More } else { self.sleep_kcompactd(cx, CHECK_INTERVAL) }
-    }
-
-    /// Gives back what the lists of all CPUs hold of a zone (`drain_all_pages` of a zone).
-    fn drain_zone(&mut self, cx: &mut Cx, at: ZoneIndex) {
-        let Self { frames, zones, variant, .. } = self;
-        for cpu in 0..u32::try_from(zones[at].pcps.len()).expect("fewer than 2^32 CPUs") {
-            zones[at].drain_cpu(frames, cx, CpuId(cpu), variant);
-        }
     }
 }
 
@@ -258,7 +250,7 @@ impl CompactMemory {
             mm.lru_add_drain_all(cx);
             return Step::More;
         }
-        if self.passed == mm.zones.len() {
+        if self.passed == mm.memory.zones().len() {
             return Step::Done(());
         }
         let run = self.run.get_or_insert_with(|| Box::new(CompactControl::manual(ZoneIndex::at(self.passed))));

@@ -3,21 +3,21 @@
 //!
 //! Takes pages off their LRU lists, from the lower part of the zone up.
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::Seen,
+    pageblock::MigrateType,
+    primitive,
+    step::{RUN, Wait},
+};
+use rules::variant::CompactHugePages;
 use units::Pfn;
 
 use crate::{
     Mm,
     compact::control::{CompactControl, Isolated, block_end},
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::Seen,
-        pageblock::MigrateType,
-        primitive,
-        step::{RUN, Wait},
-    },
     migrate::MigrateMode,
-    rules::variant::CompactHugePages,
 };
 
 /// Pageblocks that are passed in one step.
@@ -63,17 +63,18 @@ impl CompactControl {
         if from.is_some() && self.should_abort(mm, cx) {
             return Ok(None);
         }
-        let order = mm.frames.blocks.order();
+        let order = mm.memory.frames.blocks.order();
         let mut low = from.unwrap_or_else(|| self.fast_find_migrateblock(mm, cx));
         let mut is_fast = from.is_none() && low != self.migrate_pfn && self.fast_search_fail == 0;
         let mut end = block_end(low, order);
-        let (is_private, passes) = (mm.variant().compact_private_sources, mm.variant().compact_passes_unfit);
+        let (is_private, passes) =
+            (mm.memory.variant().compact_private_sources, mm.memory.variant().compact_passes_unfit);
         // Bound: the zone's pageblocks.
         while end <= self.free_pfn {
-            let is_here = mm.frames.blocks.zone(low) == Some(self.zone);
-            primitive::scan_block(cx, mm.variant().compact_zone_frames);
+            let is_here = mm.memory.frames.blocks.zone(low) == Some(self.zone);
+            primitive::scan_block(cx, mm.memory.variant().compact_zone_frames);
             let is_asked = !is_private || low.is_aligned(order);
-            let is_skipped = is_asked && !is_fast && !self.ignores_skip() && mm.frames.blocks.skip(low);
+            let is_skipped = is_asked && !is_fast && !self.ignores_skip() && mm.memory.frames.blocks.skip(low);
             if is_here && !is_skipped {
                 if self.is_source(mm, low) {
                     return Ok(Some(self.scan_of(mm, low, end)));
@@ -95,9 +96,9 @@ impl CompactControl {
 
     /// Is a pageblock one to take pages from (`suitable_migration_source`)?
     fn is_source(&self, mm: &Mm, pfn: Pfn) -> bool {
-        let order = mm.frames.blocks.order();
-        if mm.variant().compact_huge_pages == CompactHugePages::ByBlock
-            && let Seen::Compound(found) = mm.frames.seen(pfn)
+        let order = mm.memory.frames.blocks.order();
+        if mm.memory.variant().compact_huge_pages == CompactHugePages::ByBlock
+            && let Seen::Compound(found) = mm.memory.frames.seen(pfn)
             && found >= order
         {
             return false;
@@ -105,8 +106,8 @@ impl CompactControl {
         if self.mode != MigrateMode::Async {
             return true;
         }
-        let list = mm.frames.blocks.migrate_type(pfn);
-        if self.list == MigrateType::Movable || !mm.variant().compact_own_blocks {
+        let list = mm.memory.frames.blocks.migrate_type(pfn);
+        if self.list == MigrateType::Movable || !mm.memory.variant().compact_own_blocks {
             matches!(list, MigrateType::Movable | MigrateType::Cma)
         } else {
             list == self.list
@@ -114,7 +115,7 @@ impl CompactControl {
     }
 
     fn scan_of(&self, mm: &Mm, at: Pfn, end: Pfn) -> MigrateScan {
-        let skips = self.is_direct_async() && mm.variant().compact_skips_on_failure;
+        let skips = self.is_direct_async() && mm.memory.variant().compact_skips_on_failure;
         MigrateScan {
             first: at,
             at,
@@ -169,13 +170,13 @@ impl CompactControl {
     /// Nothing more is to be had of a pageblock: the next run need not look there (`update_pageblock_skip`, and from 5.1 on
     /// `update_cached_migrate`).
     fn pass_by(&self, mm: &mut Mm, scan: &MigrateScan) {
-        let order = mm.frames.blocks.order();
-        let is_private = mm.variant().compact_private_sources;
+        let order = mm.memory.frames.blocks.order();
+        let is_private = mm.memory.variant().compact_private_sources;
         if !is_private && (self.ignores_skip() || !scan.is_valid) {
             return;
         }
         if scan.is_valid && (!scan.skip_updated || !is_private) {
-            mm.frames.blocks.set_skip(Pfn(scan.end.0 - 1), true);
+            mm.memory.frames.blocks.set_skip(Pfn(scan.end.0 - 1), true);
         }
         let compact = &mut mm.zone_compacts[self.zone];
         if is_private {
@@ -195,8 +196,8 @@ impl CompactControl {
         (is_locked, moves): (&mut bool, &mut u64),
     ) -> bool {
         // Before 5.1 the rest of a pageblock in which nothing is found marks it, whatever was found before.
-        let is_private = mm.variant().compact_private_sources;
-        let counts_passed = mm.variant().compact_counts_passed;
+        let is_private = mm.memory.variant().compact_private_sources;
+        let counts_passed = mm.memory.variant().compact_counts_passed;
         // Bound: each turn passes a frame.
         while scan.at < scan.end {
             if let (Some(next), Some(order)) = (scan.next_skip, self.order)
@@ -211,8 +212,8 @@ impl CompactControl {
                 return false;
             }
             scan.scanned += 1;
-            if !scan.is_valid && (!is_private || scan.at.is_aligned(mm.frames.blocks.order())) {
-                if is_private && !self.ignores_skip() && mm.frames.blocks.skip(scan.at) {
+            if !scan.is_valid && (!is_private || scan.at.is_aligned(mm.memory.frames.blocks.order())) {
+                if is_private && !self.ignores_skip() && mm.memory.frames.blocks.skip(scan.at) {
                     // Also what the fast search has just found, and marked for itself.
                     scan.at = scan.end;
                     return true;
@@ -250,7 +251,7 @@ impl CompactControl {
     #[inline]
     fn look_at(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut MigrateScan, is_locked: &mut bool) -> Found {
         let next = scan.at.plus(1);
-        match mm.frames.seen(scan.at) {
+        match mm.memory.frames.seen(scan.at) {
             Seen::Free(order) => return Found::Free(scan.at.plus(order.frames())),
             Seen::Compound(order) => return Found::Fail(scan.at.plus(order.frames())),
             Seen::Lru if mm.is_migratable(scan.at, self.mode) => {}
@@ -259,9 +260,9 @@ impl CompactControl {
         if !*is_locked {
             let is_contended = mm.lru.is_contended(cx, self.zone);
             if self.gives_way(mm, is_contended) {
-                if mm.variant().compact_private_sources {
+                if mm.memory.variant().compact_private_sources {
                     // Nobody has scanned it (patch 10 as posted; patch 13 of the same series waits for the lock).
-                    mm.frames.blocks.set_skip(scan.at, false);
+                    mm.memory.frames.blocks.set_skip(scan.at, false);
                 }
                 return Found::Abort;
             }
@@ -277,12 +278,12 @@ impl CompactControl {
     /// Was a pageblock marked already, when its scan begins?
     fn test_and_set_skip(&self, mm: &mut Mm, pfn: Pfn) -> bool {
         // Before 5.1 a pageblock is not marked for the time of its scan.
-        let marks = mm.variant().compact_private_sources;
-        if self.ignores_skip() || !marks || !pfn.is_aligned(mm.frames.blocks.order()) {
+        let marks = mm.memory.variant().compact_private_sources;
+        if self.ignores_skip() || !marks || !pfn.is_aligned(mm.memory.frames.blocks.order()) {
             return false;
         }
-        let was = mm.frames.blocks.skip(pfn);
-        mm.frames.blocks.set_skip(pfn, true);
+        let was = mm.memory.frames.blocks.skip(pfn);
+        mm.memory.frames.blocks.set_skip(pfn, true);
         was
     }
 

@@ -3,20 +3,18 @@
 //!
 //! Where the scanners go on, and which requests are turned away after failures.
 
+use memory::{
+    Memory,
+    cx::Cx,
+    frame::{FrameTable, Seen},
+    pageblock::{MigrateType, ZoneIndex},
+    primitive,
+    zone_state::ZoneState,
+};
+use rules::gfp::AllocRequest;
 use units::{NodeId, Order, Pfn};
 
-use crate::{
-    Mm,
-    memory::{
-        cx::Cx,
-        frame::{FrameTable, Seen},
-        pageblock::{MigrateType, ZoneIndex},
-        primitive,
-        zone_state::ZoneState,
-    },
-    migrate::MigrateMode,
-    rules::gfp::AllocRequest,
-};
+use crate::{Mm, migrate::MigrateMode};
 
 /// Compaction is deferred for at most 2^6 requests.
 // COMPACT_MAX_DEFER_SHIFT, mm/compaction.c (v6.1).
@@ -139,16 +137,17 @@ impl ZoneCompact {
 
     /// Forgets which pageblocks to skip, where there is something in them, if a task has looked at all of the zone since
     /// (`__reset_isolation_suitable`).
-    pub(crate) fn reset_isolation_suitable(&mut self, zone: &ZoneState, frames: &mut FrameTable, cx: &mut Cx<'_>) {
+    pub(crate) fn reset_isolation_suitable(&mut self, memory: &mut Memory, at: ZoneIndex, cx: &mut Cx<'_>) {
         if !std::mem::take(&mut self.blockskip_flush) {
             return;
         }
-        self.reset_some(zone, frames, cx);
+        self.reset_some(memory, at, cx);
     }
 
     /// Forgets all of them, and where the scanners go on (`__reset_isolation_suitable`, up to 5.0).
-    pub(crate) fn reset_all(&mut self, zone: &ZoneState, frames: &mut FrameTable, cx: &mut Cx<'_>) {
+    pub(crate) fn reset_all(&mut self, memory: &mut Memory, at: ZoneIndex, cx: &mut Cx<'_>) {
         self.blockskip_flush = false;
+        let (zone, frames) = memory.zone_and_frames(at);
         let order = frames.blocks.order();
         let blocks = (zone.start.0..zone.end.0).step_by(order.frames() as usize).map(Pfn);
         primitive::scan_frames(cx, blocks.len() as u64);
@@ -159,7 +158,8 @@ impl ZoneCompact {
     }
 
     /// Forgets those where there is something to move, or somewhere to move it to.
-    fn reset_some(&mut self, zone: &ZoneState, frames: &mut FrameTable, cx: &mut Cx<'_>) {
+    fn reset_some(&mut self, memory: &mut Memory, at: ZoneIndex, cx: &mut Cx<'_>) {
+        let (zone, frames) = memory.zone_and_frames(at);
         let block = frames.blocks.order().frames();
         let (mut low, mut high) = (zone.start, Pfn(zone.end.0 - 1));
         let (mut first, mut last) = (None, None);
@@ -234,11 +234,11 @@ impl Mm {
     /// Counts a request that would compact a zone, and says whether it is turned away (`compaction_deferred`).
     pub(super) fn is_compaction_deferred(&mut self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let AllocRequest { order, highest, urgency, .. } = *request;
-        if self.variant.compact_defers_by_reason {
-            if self.lacks_room(zone, order, highest, urgency) {
+        if self.memory.variant().compact_defers_by_reason {
+            if self.memory.lacks_room(zone, order, highest, urgency) {
                 return true;
             }
-            if !self.zone_compacts[zone].has_freed(order, self.zones[zone].buddy.free_frames()) {
+            if !self.zone_compacts[zone].has_freed(order, self.memory.zone(zone).free_frames()) {
                 return self.zone_compacts[zone].is_deferred(order);
             }
         }
@@ -250,12 +250,12 @@ impl Mm {
     /// Forgets which pageblocks of a node compaction is to skip, where a task has looked at all of a zone
     /// (`reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: NodeId) {
-        let Self { frames, zones, zone_compacts, nodes, variant, .. } = self;
-        for (zone, compact) in zones.of(&nodes[node]).iter().zip(zone_compacts.of_mut(&nodes[node])) {
-            if variant.compact_clears_selectively {
-                compact.reset_isolation_suitable(zone, frames, cx);
+        for at in self.memory.node(node).zones() {
+            let compact = &mut self.zone_compacts[at];
+            if self.memory.variant().compact_clears_selectively {
+                compact.reset_isolation_suitable(&mut self.memory, at, cx);
             } else if compact.blockskip_flush {
-                compact.reset_all(zone, frames, cx);
+                compact.reset_all(&mut self.memory, at, cx);
             }
         }
     }

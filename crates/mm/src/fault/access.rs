@@ -9,21 +9,21 @@
 pub(crate) mod order;
 mod visit;
 
+use memory::{
+    bandwidth::flows::{End, Written},
+    cost::{Pattern, walk::Visit},
+    cx::Cx,
+    frame::{Holdings, SpaceId},
+    step::Step,
+};
+use rules::mempolicy::Mempolicy;
 use units::{Picos, Time, Vpn};
 
 use self::order::Order;
 pub use self::order::Runs;
 use crate::{
-    Mm, SpaceId, Spaces,
+    Mm, Spaces,
     fault::{self, FaultControl, FaultDone},
-    memory::{
-        bandwidth::flows::{End, Written},
-        cost::{Pattern, walk::Visit},
-        cx::Cx,
-        frame::Holdings,
-        step::Step,
-    },
-    rules::mempolicy::Mempolicy,
     space::{address_space::AddressSpace, vma::PageRange},
 };
 
@@ -181,16 +181,16 @@ impl Accesses {
     }
 
     fn end_flow_step(&self, mm: &mut Mm, space: &AddressSpace, cx: &Cx, end: End) {
-        let (cpu, from) = (cx.cpu().0 as usize, mm.nodes.place(mm.node_of_cpu(cx.cpu())));
+        let (cpu, from) = (cx.cpu().0 as usize, mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu())));
         let range = self.order.range();
         let writes = Written { root: space.tables.root_frame(), pages: (range.start, range.end) };
-        mm.bandwidth.flows.end_step(cpu, (from, writes), cx.now(), end);
+        mm.memory.flows_mut().end_step(cpu, (from, writes), cx.now(), end);
     }
 
     /// Does it stream through memory that may be short of bandwidth?
     fn is_flow(&self, mm: &Mm) -> bool {
-        let is_limited = self.pattern == Pattern::Sweep && mm.bandwidth.flows.is_limited();
-        is_limited && !mm.latency.is_cached(units::Frames(self.order.pages()))
+        let is_limited = self.pattern == Pattern::Sweep && mm.memory.flows().is_limited();
+        is_limited && !mm.memory.latency().is_cached(units::Frames(self.order.pages()))
     }
 
     /// A step of a flow goes up to where shares change, and where nobody knows of the flow yet, up to where others are.
@@ -198,9 +198,9 @@ impl Accesses {
         if !self.is_flow(mm) {
             return limits;
         }
-        let due = mm.begin_flow_step(cx.now());
+        let due = mm.memory.begin_flow_step(cx.now());
         let until = due.map_or(limits.until, |due| limits.until.min(due));
-        let is_known = mm.bandwidth.flows.is_live(cx.cpu().0 as usize);
+        let is_known = mm.memory.flows().is_live(cx.cpu().0 as usize);
         Limits { until: if is_known { until } else { limits.horizon }, ..limits }
     }
 
@@ -284,7 +284,7 @@ impl Accesses {
     /// When there is none.
     pub fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<FaultDone> {
         if self.is_flow(mm) {
-            mm.begin_flow_step(cx.now());
+            mm.memory.begin_flow_step(cx.now());
         }
         let Phase::Fault(fault) = &mut self.phase else { unreachable!("a fault moves pages") };
         let step = fault.step_moving(mm, spaces, cx, id);

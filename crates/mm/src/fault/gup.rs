@@ -5,13 +5,13 @@
 //! A pinned page has a reference that its mappings do not account for, so that it stays where it is: reclaim, compaction and
 //! the split of huge pages look at it, and turn away.
 
+use memory::{cx::Cx, frame::Holdings, primitive, step::Step};
+use rules::mempolicy::Mempolicy;
 use units::{Errno, Pfn, Time, Vpn};
 
 use crate::{
     Mm,
     fault::{Access, FaultControl, FaultDone},
-    memory::{cx::Cx, frame::Holdings, primitive, step::Step},
-    rules::mempolicy::Mempolicy,
     space::{address_space::AddressSpace, page_table::Pmd, vma::PageRange},
 };
 

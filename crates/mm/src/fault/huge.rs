@@ -3,14 +3,14 @@
 //!
 //! The phases of a fault that brings in a huge page, the zero page, or a copy of a huge page.
 
+use memory::{alloc::NoMemory, cx::Cx, event::Event, frame::Frame};
+use rules::variant::HugeCow;
 use units::{Order, Pfn, Time};
 
 use super::{FaultControl, FaultDone, Next, Phase};
 use crate::{
     Mm,
     folio::pte::Pte,
-    memory::{alloc::NoMemory, cx::Cx, event::Event, frame::Frame},
-    rules::variant::HugeCow,
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot, TableId},
@@ -48,7 +48,7 @@ impl FaultControl {
         let Some(vma) = space.vmas.find(self.vpn) else { return Next::Done(FaultDone::Handled) };
         match mm.try_huge(cx, vma.advice, which, (self.policy, self.vpn)) {
             HugeGot::Frame(frame) => {
-                mm.isolate(cx, frame, Order::HUGE);
+                mm.memory.isolate(cx, frame, Order::HUGE);
                 Next::Phase(Phase::HugeDeposit { frame })
             }
             HugeGot::Asked => Next::Again,
@@ -58,15 +58,15 @@ impl FaultControl {
     }
 
     pub(super) fn alloc_deposit(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn) -> Next {
-        mm.assert_isolated(cx, frame, Order::HUGE);
+        mm.memory.assert_isolated(cx, frame, Order::HUGE);
         match space.tables.alloc_pte_table(mm, cx) {
             Ok(deposit) => {
-                mm.isolate(cx, space.tables.frame(deposit), Order::BASE);
+                mm.memory.isolate(cx, space.tables.frame(deposit), Order::BASE);
                 Next::Phase(Phase::HugeClear { frame, deposit, cleared: 0 })
             }
             Err(NoMemory::Asked) => Next::Again,
             Err(NoMemory::Refused) => {
-                mm.free(cx, frame, Order::HUGE);
+                mm.memory.free(cx, frame, Order::HUGE);
                 Next::Done(FaultDone::OutOfMemory)
             }
         }
@@ -74,9 +74,9 @@ impl FaultControl {
 
     /// `clear_huge_page`: between two of its pages others may run, and have their part of the memory's bandwidth.
     pub(super) fn clear_huge(mm: &mut Mm, cx: &mut Cx, frame: Pfn, deposit: TableId, cleared: u32) -> Next {
-        mm.assert_isolated(cx, frame, Order::HUGE);
-        let piece = mm.piece(Order::HUGE);
-        mm.clear(cx, frame.plus(cleared), piece);
+        mm.memory.assert_isolated(cx, frame, Order::HUGE);
+        let piece = mm.memory.piece(Order::HUGE);
+        mm.memory.clear(cx, frame.plus(cleared), piece);
         let cleared = cleared + piece.frames();
         let is_clear = cleared == Order::HUGE.frames();
         Next::Later(if is_clear {
@@ -118,19 +118,19 @@ impl FaultControl {
         frame: Pfn,
         deposit: TableId,
     ) -> Next {
-        mm.assert_isolated(cx, frame, Order::HUGE);
+        mm.memory.assert_isolated(cx, frame, Order::HUGE);
         let at = huge_range(self.vpn);
         let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
         let slot = space.tables.pmd_slot(self.vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::None);
         let (true, Some(slot)) = (is_mapped, slot) else {
             // Another task was first, or the VMA is gone.
             space.tables.free_pte_table(mm, cx, deposit);
-            mm.free(cx, frame, Order::HUGE);
-            cx.count(Event::ThpFaultAlloc, mm.variant().thp_fault_alloc_counts_losers.into());
+            mm.memory.free(cx, frame, Order::HUGE);
+            cx.count(Event::ThpFaultAlloc, mm.memory.variant().thp_fault_alloc_counts_losers.into());
             return Next::Done(FaultDone::Handled);
         };
         mm.map_new_folio(cx, frame, space.family, at.start, Order::HUGE);
-        mm.frames.set(space.tables.frame(deposit), Frame::PageTable);
+        mm.memory.frames.set(space.tables.frame(deposit), Frame::PageTable);
         install_huge(space, cx, slot, Pte::written_huge(frame), deposit);
         space.rss += AddressSpace::HUGE_PAGES;
         cx.count(Event::ThpFaultAlloc, 1);
@@ -150,7 +150,7 @@ impl FaultControl {
             space.tables.set_pmd(cx, slot, huge.rewritten());
             return Next::Done(FaultDone::Handled);
         }
-        match mm.variant().huge_cow {
+        match mm.memory.variant().huge_cow {
             HugeCow::SplitPmd => {
                 space.split_pmd(mm, cx, slot);
                 Next::Phase(Phase::Base)

@@ -1,15 +1,20 @@
 //! Linux: none; the loads and stores of user code, and the faults that they take.
 //! Differs: a range at a time; nothing is loaded or stored.
 
+use memory::{
+    cx::Cx,
+    frame::{Holdings, SpaceId},
+    primitive,
+    step::Step,
+};
+use rules::mempolicy::Mempolicy;
 use units::{Bytes, Order, Pfn, Time, VirtAddr, Vpn};
 
 use crate::{
-    Mm, SpaceId, Spaces,
+    Mm, Spaces,
     fault::{self, Access, FaultControl, FaultDone},
     file::page_cache::copy_at_once,
     folio::pte::Pte,
-    memory::{cx::Cx, frame::Holdings, primitive, step::Step},
-    rules::mempolicy::Mempolicy,
     space::{
         address_space::AddressSpace,
         page_table::{Level, Pmd, TableId},
@@ -254,11 +259,11 @@ impl Touch {
                 if !huge.is_accessed() {
                     space.tables.use_huge(vpn, self.access == Access::Write);
                 }
-                if mm.has_host_kernel() {
-                    mm.access_through_host(cx, huge.pfn(), Order::HUGE);
+                if mm.memory.has_host_kernel() {
+                    mm.memory.access_through_host(cx, huge.pfn(), Order::HUGE);
                 }
                 let huge_end = vpn.huge_start().plus(AddressSpace::HUGE_PAGES);
-                let piece = vpn.plus(u64::from(mm.piece(Order::HUGE).frames()));
+                let piece = vpn.plus(u64::from(mm.memory.piece(Order::HUGE).frames()));
                 let end = if self.fills { huge_end.min(piece) } else { huge_end };
                 self.touch_below(mm, cx, end, huge.pfn());
                 None
@@ -288,7 +293,7 @@ impl Touch {
     /// taken here: the same work in the same order as `FaultControl` does once a table is there.
     fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, walked: Walked, horizon: Time) {
         let Walked { end, table, kind, .. } = walked;
-        let node = mm.node_of_cpu(cx.cpu());
+        let node = mm.memory.node_of_cpu(cx.cpu());
         // Where pages of another policy go, the fault knows.
         let is_tied = kind == Kind::Anon && self.policy.is_local();
         // Bound: each turn passes a page.
@@ -321,9 +326,9 @@ impl Touch {
                 self.fault = Some(FaultControl::new(vpn, self.access).under(self.policy));
                 return;
             } else {
-                if mm.has_host_kernel() && !pte.is_zero_page() {
+                if mm.memory.has_host_kernel() && !pte.is_zero_page() {
                     // The host may have swapped it out.
-                    mm.access_through_host(cx, pte.pfn(), Order::BASE);
+                    mm.memory.access_through_host(cx, pte.pfn(), Order::BASE);
                 }
                 // What was moved may have been read since, and not stored to.
                 let used = pte.used(self.access == Access::Write);
@@ -347,7 +352,7 @@ impl Touch {
         let span = end - self.next;
         let touches = if span <= self.stride { 1 } else { span.div_ceil(self.stride) };
         if self.fills {
-            mm.fill(cx, frame, touches);
+            mm.memory.fill(cx, frame, touches);
         } else {
             primitive::user_touch(cx, touches);
         }

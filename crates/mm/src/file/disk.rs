@@ -4,9 +4,8 @@
 
 use std::collections::VecDeque;
 
+use memory::{cost::Cause, cx::Cx, event::Event, primitive};
 use units::{Bytes, BytesPerSecond, Picos, Time};
-
-use crate::memory::{cost::Cause, cx::Cx, event::Event, primitive};
 
 /// Pages of one request (`BIO_MAX_VECS`).
 const PAGES_MAX: u32 = 256;
@@ -227,10 +226,10 @@ impl<T: Copy + PartialEq> Disk<T> {
 
 #[cfg(test)]
 mod tests {
+    use memory::{cost::Prices, event::Counters};
     use units::CpuId;
 
     use super::*;
-    use crate::memory::{cost::Prices, event::Counters};
 
     #[test]
     fn a_long_queue_of_writes_is_congested_until_it_is_a_good_deal_shorter() {

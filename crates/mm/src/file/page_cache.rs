@@ -31,22 +31,23 @@ use std::{
     hash::{BuildHasherDefault, DefaultHasher},
 };
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    frame::{ControlId, FamilyId, Frame, FrameFlag, FrameTable, SegmentId},
+    list_order::Ordered,
+    pageblock::ZoneIndex,
+    per_node::PerNode,
+    per_zone::PerZone,
+    primitive,
+    slab::{Cache, Object},
+};
+use rules::{gfp::AllocRequest, machine::MachineSpec, zone::Settings};
 use units::{Order, Pfn, Vpn};
 
 use crate::{
-    MachineSpec, Mm, PerNode,
+    Mm,
     file::disk::{Disk, DiskSpec},
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        frame::{ControlId, FamilyId, Frame, FrameFlag, FrameTable, SegmentId},
-        list_order::Ordered,
-        pageblock::ZoneIndex,
-        per_zone::PerZone,
-        primitive,
-        slab::{Cache, Object},
-    },
-    rules::{gfp::AllocRequest, zone::Settings},
 };
 
 use balance::{Balancing, TaskDirty};
@@ -335,15 +336,15 @@ impl Mm {
     /// The request for a page of the cache (`mapping_gfp_mask`); `writes`: it will be dirty (`__GFP_WRITE`), and not read
     /// (`page_cache_alloc_cold`, `page_cache_alloc_readahead`).
     fn page_cache_request(&self, cx: &Cx, writes: bool) -> AllocRequest {
-        let is_cold = !writes && self.variant.pcp_has_cold_end;
-        AllocRequest { writes, is_cold, ..AllocRequest::gfp_highuser_movable(self.node_of_cpu(cx.cpu())) }
+        let is_cold = !writes && self.memory.variant().pcp_has_cold_end;
+        AllocRequest { writes, is_cold, ..AllocRequest::gfp_highuser_movable(self.memory.node_of_cpu(cx.cpu())) }
     }
 
     /// Makes a place for an index (`xas_nomem`).
     fn make_place(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> Result<(), NoMemory> {
         // Bound: the levels of a tree.
         while self.cache.inode(id).mapping.needs_node(&self.cache.nodes, index) {
-            let object = self.alloc_object(cx, Cache::RadixTreeNode)?;
+            let object = self.memory.alloc_object(cx, Cache::RadixTreeNode)?;
             let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the caller has it open");
             inode.mapping.add_node(&mut self.cache.nodes, index, object);
         }
@@ -355,10 +356,10 @@ impl Mm {
     fn add_page(&mut self, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn, is_read: bool) {
         let segment = self.cache.segment(id, index);
         let inner = u32::try_from(index % u64::from(SegmentId::PAGES)).expect("below 2^20");
-        self.frames.set(head, Frame::File { segment, index: inner, order: Order::BASE });
+        self.memory.frames.set(head, Frame::File { segment, index: inner, order: Order::BASE });
         self.swap.forget(head);
-        self.frames.mark(head, FrameFlag::InBatch, true);
-        self.frames.mark(head, FrameFlag::Locked, true);
+        self.memory.frames.mark(head, FrameFlag::InBatch, true);
+        self.memory.frames.mark(head, FrameFlag::Locked, true);
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the caller has it open");
         let was = inode.mapping.set(&mut self.cache.nodes, index, Slot::Folio(head));
         assert!(!matches!(was, Slot::Folio(_)), "two pages at one index");
@@ -374,7 +375,7 @@ impl Mm {
 
     /// A page leaves the cache, with its buffer; it is not dirty any more, whatever it was. Its frame is the caller's.
     pub(crate) fn remove_page(&mut self, cx: &mut Cx, head: Pfn, shadow: Option<u32>) {
-        let ((id, index), marks) = self.cache.find(&self.frames, head).expect("it is in the cache");
+        let ((id, index), marks) = self.cache.find(&self.memory.frames, head).expect("it is in the cache");
         assert!(!marks.has(PageFlag::Writeback), "page {index} of {id:?} is being written");
         if marks.has(PageFlag::Dirty) {
             self.cancel_dirty((id, index), head);
@@ -396,14 +397,14 @@ impl Mm {
 
     fn free_tree_nodes(&mut self, cx: &mut Cx) {
         while let Some(object) = self.cache.nodes.freed.pop() {
-            self.free_object(cx, object);
+            self.memory.free_object(cx, object);
         }
     }
 
     fn drop_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) {
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
         if let Some(buffer) = inode.mapping.set_buffer(&mut self.cache.nodes, index, None) {
-            self.free_object(cx, buffer);
+            self.memory.free_object(cx, buffer);
         }
     }
 
@@ -413,7 +414,7 @@ impl Mm {
             return Ok(());
         }
         self.make_extent(cx, id)?;
-        let buffer = self.alloc_object(cx, Cache::BufferHead)?;
+        let buffer = self.memory.alloc_object(cx, Cache::BufferHead)?;
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
         inode.mapping.set_buffer(&mut self.cache.nodes, index, Some(buffer));
         Ok(())
@@ -427,7 +428,7 @@ impl Mm {
         }
         let at = (InodeId(0), index);
         self.make_place(cx, at.0, at.1).expect("there is memory");
-        let head = self.alloc(cx, &self.page_cache_request(cx, false)).expect("there is memory");
+        let head = self.memory.alloc(cx, &self.page_cache_request(cx, false)).expect("there is memory");
         self.add_page(cx, at, head, true);
         self.cache.mark(at, PageFlag::Uptodate, true);
         self.unlock_folio(cx, head);
@@ -450,7 +451,7 @@ impl Mm {
 
     /// The places where a page of the cache may be mapped: families and page numbers.
     pub(crate) fn file_places(&self, head: Pfn) -> Vec<(FamilyId, Vpn)> {
-        let Some((id, index)) = self.cache.place_of(&self.frames, head) else { return Vec::new() };
+        let Some((id, index)) = self.cache.place_of(&self.memory.frames, head) else { return Vec::new() };
         let maps = self.cache.inode(id).maps();
         maps.iter().map(|map| (map.family, Vpn(index.wrapping_add(map.shift)))).collect()
     }

@@ -4,13 +4,13 @@
 //! A page that is evicted leaves a shadow behind: the reading of a clock that every eviction and activation turns. When it
 //! comes back, the difference says how much more memory would have kept it.
 
+use memory::{cx::Cx, event::Event, frame::FrameFlag, lru_kind::LruKind};
+use rules::variant::NewAnon;
 use units::Pfn;
 
 use crate::{
     Mm,
     file::page_cache::{InodeId, PageFlag},
-    memory::{cx::Cx, event::Event, frame::FrameFlag, lru_kind::LruKind},
-    rules::variant::NewAnon,
 };
 
 /// A shadow: the clock, the lists, and whether the page was in use, from the top down.
@@ -20,7 +20,7 @@ const LRUVEC_BITS: u32 = 7;
 impl Mm {
     /// Steps of the clock that are one in a shadow, so that as much as all memory can be told apart (`bucket_order`).
     fn bucket_order(&self) -> u32 {
-        (u32::BITS - self.frames.len().leading_zeros()).saturating_sub(AGE_BITS)
+        (u32::BITS - self.memory.frames.len().leading_zeros()).saturating_sub(AGE_BITS)
     }
 
     /// A page goes: what it leaves behind (`workingset_eviction`).
@@ -31,7 +31,7 @@ impl Mm {
         let age = u32::try_from(age & ((1 << AGE_BITS) - 1)).expect("24 bits");
         let place =
             u32::try_from(lruvec).ok().filter(|at| at >> LRUVEC_BITS == 0).expect("fewer than 128 nodes and zones");
-        let was_in_use = match self.cache.place_of(&self.frames, head) {
+        let was_in_use = match self.cache.place_of(&self.memory.frames, head) {
             Some(at) => self.cache.has(at, PageFlag::Workingset),
             None => self.swap.is_workingset(head),
         };
@@ -40,7 +40,7 @@ impl Mm {
 
     /// An anonymous page is back: is it active at once (`workingset_refault`, since 5.9)? It is not on a list yet.
     pub(crate) fn refault_anon(&mut self, cx: &mut Cx, head: Pfn, shadow: u32) {
-        if self.variant.lru_new_anon == NewAnon::Active {
+        if self.memory.variant().lru_new_anon == NewAnon::Active {
             return;
         }
         cx.count(Event::WorkingsetRefaultAnon, 1);
@@ -54,7 +54,7 @@ impl Mm {
         if distance > size {
             return;
         }
-        self.frames.mark(head, FrameFlag::Active, true);
+        self.memory.frames.mark(head, FrameFlag::Active, true);
         self.age_nonresident(lruvec, 1);
         self.lru.lruvec_mut(lruvec).activations[0] += 1;
         cx.count(Event::WorkingsetActivateAnon, 1);
@@ -87,7 +87,7 @@ impl Mm {
         if distance > size {
             return;
         }
-        self.frames.mark(head, FrameFlag::Active, true);
+        self.memory.frames.mark(head, FrameFlag::Active, true);
         self.age_nonresident(lruvec, 1);
         self.lru.lruvec_mut(lruvec).activations[1] += 1;
         cx.count(Event::WorkingsetActivateFile, 1);

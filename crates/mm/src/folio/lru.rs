@@ -7,24 +7,23 @@
 mod moves;
 mod quiet;
 
+use memory::{
+    cost::{Cause, Work},
+    cx::Cx,
+    frame::{FrameFlag, FrameTable},
+    list::List,
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+    per_node::PerNode,
+    per_zone::PerZone,
+    primitive,
+    spin::SpinLock,
+    step::RUN,
+};
+use rules::{machine::MachineSpec, variant::LruBy};
 use units::{CpuId, NodeId, Order, Pfn};
 
-use crate::{
-    LruKind, MachineSpec, Mm, PerNode,
-    memory::{
-        cost::{Cause, Work},
-        cx::Cx,
-        frame::{FrameFlag, FrameTable},
-        list::List,
-        pageblock::ZoneIndex,
-        per_zone::PerZone,
-        primitive,
-        spin::SpinLock,
-        step::RUN,
-    },
-    rules::variant::LruBy,
-    space::rmap::Unmapped,
-};
+use crate::{Mm, space::rmap::Unmapped};
 
 pub(crate) use moves::Taken;
 pub(crate) use quiet::{Patience, Quiet, QuietFolio, QuietLists};
@@ -304,7 +303,7 @@ impl Mm {
     /// (`folio_add_lru`).
     #[inline]
     pub(crate) fn lru_add(&mut self, cx: &mut Cx, head: Pfn, order: Order) {
-        let (most, full_drains) = (self.variant.lru_batch, self.variant.lru_full_drains);
+        let (most, full_drains) = (self.memory.variant().lru_batch, self.memory.variant().lru_full_drains);
         let cpu = cx.cpu().0 as usize;
         if !full_drains && u64::from(self.lru.batches[cpu].len) == most {
             self.lru_add_drain(cx);
@@ -313,7 +312,7 @@ impl Mm {
         batch.folios[usize::from(batch.len)] = head;
         batch.len += 1;
         let is_over = full_drains && u64::from(batch.len) == most;
-        if is_over || (order > Order::BASE && self.variant.lru_huge_drains) {
+        if is_over || (order > Order::BASE && self.memory.variant().lru_huge_drains) {
             self.lru_add_drain(cx);
         }
     }
@@ -339,7 +338,7 @@ impl Mm {
         let (mut run, mut first, mut same) = ([Pfn(0); BATCH_MAX], 0, None);
         let mut len = 0;
         for head in folios[..count].iter().copied() {
-            let Some((kind, order)) = self.frames.leave_batch(head) else {
+            let Some((kind, order)) = self.memory.frames.leave_batch(head) else {
                 dropped[drops] = head;
                 drops += 1;
                 continue;
@@ -360,8 +359,8 @@ impl Mm {
         }
         // The last is freed first, as `release_pages` does it.
         for head in dropped[..drops].iter().rev().copied() {
-            let order = self.frames.allocated(head).expect("a dropped folio is not freed yet");
-            self.free(cx, head, order);
+            let order = self.memory.frames.allocated(head).expect("a dropped folio is not freed yet");
+            self.memory.free(cx, head, order);
         }
     }
 
@@ -370,14 +369,14 @@ impl Mm {
             relock.hold(&mut self.lru, cx, zone, heads.len());
             let at = self.lru.of_zone(zone);
             self.lru.lruvecs[at].recent[usize::from(kind.is_file())].note(heads.len() as u64, kind.is_active());
-            self.lru.insert_all(&mut self.frames, (zone, kind), heads, order);
+            self.lru.insert_all(&mut self.memory.frames, (zone, kind), heads, order);
         }
     }
 
     fn remove_run(&mut self, cx: &mut Cx, relock: &mut Relock, from: Option<Place>, heads: &[Pfn], order: Order) {
         if let Some((zone, kind)) = from {
             relock.hold(&mut self.lru, cx, zone, heads.len());
-            self.lru.remove_all(&mut self.frames, (zone, kind), heads, order);
+            self.lru.remove_all(&mut self.memory.frames, (zone, kind), heads, order);
         }
     }
 
@@ -401,9 +400,9 @@ impl Mm {
         let (mut first, mut same) = (0, None);
         for at in 0..count {
             let head = run.folios[at];
-            let Some(kind) = self.frames.leave_lru(head) else {
+            let Some(kind) = self.memory.frames.leave_lru(head) else {
                 // A batch holds it, or whoever has taken it off its list; they free it.
-                self.frames.mark(head, FrameFlag::Dropped, true);
+                self.memory.frames.mark(head, FrameFlag::Dropped, true);
                 continue;
             };
             let from = (self.zone_position(head), kind);
@@ -421,23 +420,24 @@ impl Mm {
             primitive::uncharge(cx);
         }
         for head in &run.folios[..free] {
-            self.free(cx, *head, order);
+            self.memory.free(cx, *head, order);
         }
     }
 
     /// The zone of an allocated frame, by position.
     #[inline]
     pub(crate) fn zone_position(&self, head: Pfn) -> ZoneIndex {
-        self.frames.blocks.zone(head).expect("an allocated frame is in a zone")
+        self.memory.frames.blocks.zone(head).expect("an allocated frame is in a zone")
     }
 
     /// Takes a folio off its LRU list, to be looked at or moved: it stays what it is, and its control says so
     /// (`Holdings::off_lru`). Which list it was on; nothing when it is on none. The caller holds the lists' lock
     /// (`folio_isolate_lru`).
     pub(crate) fn isolate_lru(&mut self, head: Pfn) -> Option<LruKind> {
-        let kind = self.frames.leave_lru(head)?;
-        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is on an LRU list"));
-        self.lru.remove(&mut self.frames, zone, kind, head, order);
+        let kind = self.memory.frames.leave_lru(head)?;
+        let (zone, order) =
+            (self.zone_position(head), self.memory.frames.allocated(head).expect("it is on an LRU list"));
+        self.lru.remove(&mut self.memory.frames, zone, kind, head, order);
         self.lru.zones[zone].isolated[usize::from(kind.is_file())] += u64::from(order.frames());
         Some(kind)
     }
@@ -467,15 +467,15 @@ impl Mm {
         self.lru.lruvecs[at].note_move(kind);
         let list = &mut self.lru.lruvecs[at].lists[kind as usize];
         for tail in tails {
-            self.frames.mark(*tail, FrameFlag::OnLru, true);
-            self.frames.mark(*tail, FrameFlag::Active, is_active);
-            list.insert_before(self.frames.threads(), head, *tail);
+            self.memory.frames.mark(*tail, FrameFlag::OnLru, true);
+            self.memory.frames.mark(*tail, FrameFlag::Active, is_active);
+            list.insert_before(self.memory.frames.threads(), head, *tail);
         }
         if keeps_head {
-            self.frames.mark(head, FrameFlag::OnLru, true);
-            self.frames.mark(head, FrameFlag::Active, is_active);
+            self.memory.frames.mark(head, FrameFlag::OnLru, true);
+            self.memory.frames.mark(head, FrameFlag::Active, is_active);
         } else {
-            list.remove(self.frames.threads(), head);
+            list.remove(self.memory.frames.threads(), head);
         }
         let left = tails.len() as u64 + u64::from(keeps_head);
         self.lru.zones[zone].frames[kind as usize] -= u64::from(Order::HUGE.frames()) - left;
@@ -489,8 +489,8 @@ impl Mm {
 
     /// An isolated folio is freed, or becomes part of something else: it is counted no longer.
     pub(crate) fn end_isolation(&mut self, head: Pfn) {
-        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));
-        let is_file = self.frames.is_file(head);
+        let (zone, order) = (self.zone_position(head), self.memory.frames.allocated(head).expect("it is a folio"));
+        let is_file = self.memory.frames.is_file(head);
         self.lru.zones[zone].isolated[usize::from(is_file)] -= u64::from(order.frames());
     }
 
@@ -498,11 +498,11 @@ impl Mm {
     /// caller holds the lists' lock, and frees what is returned after (`putback_movable_pages`).
     #[must_use]
     pub(crate) fn putback_or_drop(&mut self, head: Pfn) -> Option<Pfn> {
-        if self.frames.has(head, FrameFlag::Dropped) {
+        if self.memory.frames.has(head, FrameFlag::Dropped) {
             self.end_isolation(head);
             return Some(head);
         }
-        self.putback_lru(head, self.frames.has(head, FrameFlag::Active));
+        self.putback_lru(head, self.memory.frames.has(head, FrameFlag::Active));
         None
     }
 
@@ -510,11 +510,11 @@ impl Mm {
     /// (`folio_add_lru` and `lru_add_drain` in `migrate_folio_move`).
     pub(crate) fn lru_add_migrated(&mut self, cx: &mut Cx, head: Pfn) {
         self.lru_add_drain(cx);
-        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));
-        let kind = LruKind::of(self.frames.is_file(head), self.frames.has(head, FrameFlag::Active));
-        self.frames.mark(head, FrameFlag::OnLru, true);
+        let (zone, order) = (self.zone_position(head), self.memory.frames.allocated(head).expect("it is a folio"));
+        let kind = LruKind::of(self.memory.frames.is_file(head), self.memory.frames.has(head, FrameFlag::Active));
+        self.memory.frames.mark(head, FrameFlag::OnLru, true);
         self.lru.hold(cx, zone);
-        self.lru.insert(&mut self.frames, zone, kind, head, order);
+        self.lru.insert(&mut self.memory.frames, zone, kind, head, order);
         self.lru.let_go(cx, zone, 1);
     }
 
@@ -522,11 +522,11 @@ impl Mm {
     /// (`move_folios_to_lru`, `folio_putback_lru`).
     pub(crate) fn putback_lru(&mut self, head: Pfn, is_active: bool) {
         self.end_isolation(head);
-        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is a folio"));
-        self.frames.mark(head, FrameFlag::OnLru, true);
-        self.frames.mark(head, FrameFlag::Active, is_active);
-        let kind = LruKind::of(self.frames.is_file(head), is_active);
-        self.lru.insert(&mut self.frames, zone, kind, head, order);
+        let (zone, order) = (self.zone_position(head), self.memory.frames.allocated(head).expect("it is a folio"));
+        self.memory.frames.mark(head, FrameFlag::OnLru, true);
+        self.memory.frames.mark(head, FrameFlag::Active, is_active);
+        let kind = LruKind::of(self.memory.frames.is_file(head), is_active);
+        self.lru.insert(&mut self.memory.frames, zone, kind, head, order);
     }
 }
 

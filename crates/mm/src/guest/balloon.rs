@@ -8,24 +8,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use memory::{
+    cost::{Cause, Work},
+    cx::Cx,
+    event::Event,
+    frame::{Frame, Held, Holdings},
+    news::{Daemon, News},
+    step::{Step, Wait},
+};
+use rules::{
+    gfp::{AllocRequest, Mobility},
+    variant::BalloonDeflates,
+};
 use units::{Frames, Order, Pfn, Picos, Time};
 
-use crate::{
-    Mm, Spaces,
-    memory::{
-        cost::{Cause, Work},
-        cx::Cx,
-        event::Event,
-        frame::{Frame, Held, Holdings},
-        news::{Daemon, News},
-        step::{Step, Wait},
-    },
-    rules::{
-        gfp::{AllocRequest, Mobility},
-        variant::BalloonDeflates,
-    },
-    slow::AllocControl,
-};
+use crate::{Mm, Spaces, slow::AllocControl};
 
 /// The gauge of pages that it holds.
 pub const GAUGE: &str = "sim_balloon_pages";
@@ -128,15 +125,16 @@ impl Mm {
     /// # Panics
     /// When its host has a kernel, which would not hear of it.
     pub fn add_balloon(&mut self, spec: &BalloonSpec, now: Time) {
-        assert!(!self.has_host_kernel(), "the host gives pages back at once");
+        assert!(!self.memory.has_host_kernel(), "the host gives pages back at once");
         let before = Before {
-            exist: Frames(self.zones.iter().map(|zone| zone.present).sum()),
-            free: Frames(self.zones.iter().map(|zone| zone.buddy.free_frames()).sum()),
-            high: self.zones.iter().map(|zone| zone.marks.high).sum(),
+            exist: Frames(self.memory.zones().iter().map(|zone| zone.present).sum()),
+            free: self.memory.free_frames(),
+            high: self.memory.zones().iter().map(|zone| zone.marks.high).sum(),
         };
         let pages = |leaves: Leaves| usize::try_from(leaves.taken(before).0).expect("fewer than 2^32 frames");
         let orders = spec.orders.iter().map(|(at, leaves)| (now + *at, pages(*leaves))).collect();
-        let deflates = if spec.deflate_on_oom { self.variant.balloon_deflates } else { BalloonDeflates::Never };
+        let deflates =
+            if spec.deflate_on_oom { self.memory.variant().balloon_deflates } else { BalloonDeflates::Never };
         self.balloon = Some(Box::new(Balloon {
             orders,
             target: 0,
@@ -149,7 +147,7 @@ impl Mm {
             last_leak: 0,
             oom_leak: None,
         }));
-        self.tell(News::Woken(Daemon::Balloon, units::NodeId(0)));
+        self.memory.tell(News::Woken(Daemon::Balloon, units::NodeId(0)));
     }
 
     /// Is there one?
@@ -191,11 +189,8 @@ impl Mm {
 
     /// Takes a page of the guest that is not accessed: its host hears of it only later.
     fn alloc_for_balloon(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
-        let host = self.host.take();
-        let got = self.alloc(cx, request);
-        self.host = host;
         // Steps of kernel threads ask for nothing: they take the slow path themselves.
-        got.ok()
+        self.memory.alloc_unaccessed(cx, request).ok()
     }
 }
 
@@ -248,10 +243,10 @@ impl Mm {
     fn release_from_balloon(&mut self, cx: &mut Cx<'_>, pages: Vec<Pfn>) {
         cx.count(Event::BalloonDeflate, pages.len() as u64);
         for pfn in pages {
-            let is_held = matches!(self.frames.get(pfn), Frame::Isolated { order: Order::BASE, .. });
-            assert!(is_held, "frame {pfn} of a balloon is {:?}", self.frames.get(pfn));
-            self.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
-            self.free(cx, pfn, Order::BASE);
+            let is_held = matches!(self.memory.frames.get(pfn), Frame::Isolated { order: Order::BASE, .. });
+            assert!(is_held, "frame {pfn} of a balloon is {:?}", self.memory.frames.get(pfn));
+            self.memory.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+            self.memory.free(cx, pfn, Order::BASE);
         }
     }
 }
@@ -311,7 +306,7 @@ impl Balloon {
     }
 
     fn fill(&mut self, mm: &mut Mm, cx: &mut Cx<'_>, want: usize) -> Step<()> {
-        let user = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
+        let user = AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu()));
         let request = AllocRequest { no_retry: true, ..user };
         for _ in 0..RUN {
             if self.array.len() == want {
@@ -326,7 +321,7 @@ impl Balloon {
     }
 
     fn hold(&mut self, mm: &mut Mm, cx: &Cx<'_>, pfn: Pfn) {
-        mm.isolate(cx, pfn, Order::BASE);
+        mm.memory.isolate(cx, pfn, Order::BASE);
         self.array.push(pfn);
     }
 
@@ -348,7 +343,7 @@ impl Balloon {
         self.left -= count;
         let count = count as u64;
         for pfn in &self.array {
-            mm.discard_by_host(cx, *pfn, Order::BASE);
+            mm.memory.discard_by_host(cx, *pfn, Order::BASE);
         }
         self.pages.append(&mut self.array);
         cx.count(Event::BalloonInflate, count);

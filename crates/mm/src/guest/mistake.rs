@@ -2,15 +2,16 @@
 //! Differs: mistakes that a test seeds in the rules of free page reporting, to see that its checks catch them. Each is the
 //! kind that lets a host drop what its guest has written, or keep what it could have.
 
+use memory::{
+    backing::{Host, HostMistake},
+    cx::Cx,
+    frame::Held,
+    pageblock::MigrateType,
+};
+
 use crate::{
     Mm,
     guest::reporting::{Pass, Reporting},
-    memory::{
-        backing::{Host, HostMistake},
-        cx::Cx,
-        frame::Held,
-        pageblock::MigrateType,
-    },
 };
 
 /// A rule that is broken.
@@ -92,7 +93,7 @@ impl Mm {
     /// From now on this mistake is made, by who reports or by the host: for tests.
     pub fn make_mistake(&mut self, mistake: Mistake) {
         self.reporting.as_mut().expect("there is a device").seeded = Some(Seeded { mistake, kept: Vec::new() });
-        if let Some(Host::Pages(backing)) = self.host.as_deref_mut() {
+        if let Some(Host::Pages(backing)) = self.memory.host_mut() {
             backing.mistake = match mistake {
                 Mistake::DiscardsHostPage => Some(HostMistake::DiscardsHostPage),
                 Mistake::ClearsHostPage => Some(HostMistake::ClearsHostPage),
@@ -101,7 +102,7 @@ impl Mm {
             };
         }
         if mistake == Mistake::DiscardsPoisoned {
-            self.poison();
+            self.memory.poison();
         }
     }
 
@@ -128,8 +129,8 @@ impl Mm {
             }
             Mistake::KeepsMark => {
                 for Held { pfn, order } in &kept {
-                    if self.frames.is_free(*pfn, *order) {
-                        self.frames.set_reported(*pfn, *order);
+                    if self.memory.frames.is_free(*pfn, *order) {
+                        self.memory.frames.set_reported(*pfn, *order);
                     }
                 }
                 kept.extend(pass.taken.iter().filter(|_| !failed));
@@ -161,8 +162,8 @@ impl Mm {
 
     fn discard_all(&mut self, cx: &mut Cx<'_>, blocks: impl Iterator<Item = Held>) {
         for Held { pfn, order } in blocks {
-            if self.is_memory(pfn) {
-                self.discard_by_host(cx, pfn, order);
+            if self.memory.is_memory(pfn) {
+                self.memory.discard_by_host(cx, pfn, order);
             }
         }
     }

@@ -5,25 +5,25 @@
 //! Tells the host which blocks are free. A pass goes through the free lists of all zones, takes up to 32 blocks off at a time,
 //! hands them to the device, waits until the host is done, and puts them back, marked.
 
+use memory::{
+    buddy::Block,
+    cost::Cause,
+    cx::Cx,
+    event::Event,
+    frame::{Frame, Held, Holdings, NIL},
+    news::{Daemon, News},
+    pageblock::{MigrateType, ZoneIndex},
+    poison::OnFree,
+    primitive,
+    step::{Step, Wait},
+    watermark,
+};
+use rules::{gfp::Urgency, variant::ListEnd, zone::ZoneKind};
 use units::{NodeId, Order, Picos, Time};
 
 use crate::{
-    Mm, ZoneKind,
+    Mm,
     guest::mistake::{Mistake, Seeded},
-    memory::{
-        buddy::Block,
-        cost::Cause,
-        cx::Cx,
-        event::Event,
-        frame::{Frame, Held, Holdings, NIL},
-        news::{Daemon, News},
-        pageblock::{MigrateType, ZoneIndex},
-        poison::OnFree,
-        primitive,
-        step::{Step, Wait},
-        watermark,
-    },
-    rules::{gfp::Urgency, variant::ListEnd},
 };
 
 /// Blocks that the device takes at a time.
@@ -114,23 +114,23 @@ enum Walked {
 impl Mm {
     /// Does the device leave alone what is reported (`poison_val`)?
     pub(crate) fn device_keeps(&self) -> bool {
-        self.on_free == OnFree::Poison && self.device_knows_poison && !self.does_reporter(Mistake::DiscardsPoisoned)
+        self.memory.is_poison_known() && !self.does_reporter(Mistake::DiscardsPoisoned)
     }
 
     /// A device takes reports (`page_reporting_register`). What is free at that moment is reported first. Nothing is where
     /// pages hold something of which the device does not know.
     pub fn register_reporting(&mut self, spec: ReportingSpec, now: Time) {
-        if !self.may_report() {
+        if !self.memory.may_report() {
             return;
         }
-        for zone in self.zones.iter_mut() {
-            zone.buddy.notify_from = Some(spec.order);
+        for zone in self.memory.zone_indices() {
+            self.memory.zone_mut(zone).notify_from(spec.order);
         }
         let (state, due) = (State::Requested, Some(now + spec.delay));
         let (fail_every, reports, least, seeded) = (0, 0, None, None);
         let reporting = Reporting { spec, state, due, pass: None, fail_every, reports, least, seeded };
         self.reporting = Some(Box::new(reporting));
-        self.tell(News::Woken(Daemon::Reporter, NodeId(0)));
+        self.memory.tell(News::Woken(Daemon::Reporter, NodeId(0)));
     }
 
     /// The least part of a list that a pass has reported and left more, in millionths; none before there was such a pass.
@@ -153,7 +153,7 @@ impl Mm {
         let Some(reporting) = &mut self.reporting else { return };
         if std::mem::replace(&mut reporting.state, State::Requested) == State::Idle {
             reporting.due = Some(now + reporting.spec.delay);
-            self.tell(News::Woken(Daemon::Reporter, NodeId(0)));
+            self.memory.tell(News::Woken(Daemon::Reporter, NodeId(0)));
         }
     }
 
@@ -210,7 +210,7 @@ impl Mm {
         // Bound: each turn goes on by a list, or ends a step.
         loop {
             match pass.stage {
-                Stage::Zone if pass.zone == self.zones.len() => return Step::Done(()),
+                Stage::Zone if pass.zone == self.memory.zones().len() => return Step::Done(()),
                 Stage::Zone => {
                     pass.order = self.reporting_order();
                     pass.list = 0;
@@ -221,7 +221,7 @@ impl Mm {
                     }
                 }
                 Stage::List => self.enter_list(pass),
-                Stage::Walk if pass.order > self.max_order() => {
+                Stage::Walk if pass.order > self.memory.max_order() => {
                     // All lists of the zone.
                     if !pass.taken.is_empty() {
                         return self.report(cx, pass, true);
@@ -232,9 +232,9 @@ impl Mm {
                 }
                 Stage::Walk => {
                     let zone = ZoneIndex::at(pass.zone);
-                    self.zones[zone].buddy.lock(cx);
+                    self.memory.zone_mut(zone).lock(cx);
                     let step = self.walk_list(cx, pass);
-                    self.zones[zone].buddy.unlock(cx);
+                    self.memory.zone_mut(zone).unlock(cx);
                     match step {
                         Walked::Full => return self.report(cx, pass, false),
                         Walked::End => self.leave_list(cx, pass),
@@ -242,10 +242,10 @@ impl Mm {
                 }
                 Stage::Reported { leftover, failed } => {
                     let zone = ZoneIndex::at(pass.zone);
-                    self.zones[zone].buddy.lock(cx);
+                    self.memory.zone_mut(zone).lock(cx);
                     self.err_after_report(cx, pass);
                     self.drain_reported(cx, pass, !failed || self.does_reporter(Mistake::MarksWhatFailed));
-                    self.zones[zone].buddy.unlock(cx);
+                    self.memory.zone_mut(zone).unlock(cx);
                     match (failed, leftover) {
                         (true, _) => return Step::Done(()),
                         (false, true) => {
@@ -265,25 +265,24 @@ impl Mm {
 
     /// Has a zone enough above its Low mark for as much as a report takes away (`page_reporting_process_zone`)?
     fn can_spare_reports(&self, zone: ZoneIndex) -> bool {
-        let state = &self.zones[zone];
+        let state = self.memory.zone(zone);
         let taken = (CAPACITY as u64) << self.reporting_order().0;
-        let (mark, keeps) = (state.marks.low.0 + state.boost + taken, state.keeps(ZoneKind::Dma, Urgency::Normal));
-        watermark::is_ok(&state.buddy, Order::BASE, mark, keeps, Urgency::Normal, &self.variant)
+        let mark = state.marks.low.0 + state.boost + taken;
+        self.memory.has_above(zone, Order::BASE, mark, ZoneKind::Dma)
     }
 
     /// Goes to the next list that is not empty, or past the last one.
     fn enter_list(&mut self, pass: &mut Pass) {
-        let buddy = &self.zones[ZoneIndex::at(pass.zone)].buddy;
+        let zone = self.memory.zone(ZoneIndex::at(pass.zone));
         pass.stage = Stage::Walk;
         // Bound: so many lists.
-        while pass.order <= buddy.max_order() {
-            let area = buddy.area(pass.order);
+        while pass.order <= zone.max_order() {
             let of_type = MigrateType::from_index(pass.list);
-            if of_type != MigrateType::Isolate && !area.list(of_type).is_empty() {
+            let (nr_free, list) = (zone.nr_free(pass.order), zone.free_list(pass.order, of_type));
+            if of_type != MigrateType::Isolate && !list.is_empty() {
                 let per_report = CAPACITY as u64 * PASSES;
-                pass.budget = i64::try_from(area.nr_free().div_ceil(per_report)).expect("fewer than 2^63 blocks");
-                let (nr_free, blocks) = (area.nr_free(), area.list(of_type).len().into());
-                pass.cycle = Cycle { nr_free, blocks, ..Cycle::default() };
+                pass.budget = i64::try_from(nr_free.div_ceil(per_report)).expect("fewer than 2^63 blocks");
+                pass.cycle = Cycle { nr_free, blocks: list.len().into(), ..Cycle::default() };
                 return;
             }
             pass.next_list();
@@ -293,7 +292,7 @@ impl Mm {
     /// Done with a list.
     fn leave_list(&mut self, cx: &mut Cx<'_>, pass: &mut Pass) {
         let cycle = pass.cycle;
-        if self.variant.reporting_has_budget {
+        if self.memory.variant().reporting_has_budget {
             let is_short = pass.budget < 0 && cycle.taken * PASSES < cycle.blocks;
             cx.count(Event::SimReportListsShort, is_short.into());
             if pass.budget < 0 {
@@ -311,16 +310,17 @@ impl Mm {
     /// Takes blocks that were not reported off a list, from its head on, under the zone's lock (`page_reporting_cycle`).
     fn walk_list(&mut self, cx: &mut Cx<'_>, pass: &mut Pass) -> Walked {
         let (order, zone) = (pass.order, ZoneIndex::at(pass.zone));
-        let (rotates, has_budget) = (self.variant.reporting_rotates, self.variant.reporting_has_budget);
+        let (rotates, has_budget) =
+            (self.memory.variant().reporting_rotates, self.memory.variant().reporting_has_budget);
         let list = MigrateType::from_index(pass.list);
-        let mut next = self.zones[zone].buddy.area(order).list(list).first();
+        let mut next = self.memory.zone(zone).free_list(order, list).first();
         let mut seen = 0;
         let mut end = Walked::End;
         // Bound: the list's length.
         while let Some(pfn) = next {
             seen += 1;
-            next = Some(self.frames.links(pfn).next).filter(|next| *next != NIL);
-            if self.frames.is_reported(pfn) {
+            next = Some(self.memory.frames.links(pfn).next).filter(|next| *next != NIL);
+            if self.memory.frames.is_reported(pfn) {
                 continue;
             }
             let block = Block { pfn, order };
@@ -337,14 +337,14 @@ impl Mm {
                 break;
             }
             let stays = self.does_reporter(Mistake::LeavesOnList);
-            if !stays && !self.isolate_free_block(cx, zone, block) {
+            if !stays && !self.memory.isolate_free_block(cx, zone, block) {
                 if rotates {
                     self.rotate_to(zone, block);
                 }
                 break;
             }
             if !stays {
-                self.isolate(cx, pfn, order);
+                self.memory.isolate(cx, pfn, order);
             }
             pass.taken.push(Held { pfn, order });
             pass.cycle.taken += 1;
@@ -359,7 +359,7 @@ impl Mm {
 
     /// Makes a block the first of its list, if it is not.
     fn rotate_to(&mut self, zone: ZoneIndex, block: Block) {
-        self.zones[zone].buddy.rotate(&mut self.frames, block);
+        self.memory.rotate_free(zone, block);
     }
 
     /// Hands what was taken to the device, and waits until the host has given it back (`virtballoon_free_page_report`).
@@ -375,7 +375,7 @@ impl Mm {
         if !failed {
             for held in &pass.taken {
                 pages += u64::from(held.order.frames());
-                is_done &= keeps || self.discard_by_host(cx, held.pfn, held.order);
+                is_done &= keeps || self.memory.discard_by_host(cx, held.pfn, held.order);
             }
         }
         cx.count(Event::SimPageReports, 1);
@@ -393,29 +393,27 @@ impl Mm {
 
     /// Puts back what was taken, and marks what is still a block of its own (`page_reporting_drain`).
     pub(crate) fn drain_reported(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, reported: bool) {
-        let Self { frames, zones, variant, reporting, .. } = self;
+        let Self { memory, reporting, .. } = self;
         let makes = |mistake| reporting.as_ref().is_some_and(|reporting| reporting.makes(mistake));
-        let buddy = &mut zones[ZoneIndex::at(pass.zone)].buddy;
+        let zone = ZoneIndex::at(pass.zone);
         // It was filled from its end, and is emptied from its beginning.
         for Held { pfn, order } in pass.taken.drain(..).rev() {
             if makes(Mistake::LeavesOnList) {
                 continue;
             }
-            let of_block = frames.blocks.migrate_type(pfn);
+            let of_block = memory.frames.blocks.migrate_type(pfn);
             let list = if makes(Mistake::PutsBackOnOtherList) { Mistake::other_list(of_block) } else { of_block };
-            frames.set(pfn, Frame::Interior);
-            let end = (variant.moved_end == ListEnd::Tail).then_some(ListEnd::Tail);
-            // No thread is notified of it.
-            let notify_from = if makes(Mistake::NotifiesItself) { buddy.notify_from } else { buddy.notify_from.take() };
-            buddy.give(frames, cx, Block { pfn, order }, list, end, variant);
-            buddy.notify_from = notify_from;
-            if reported && frames.is_free(pfn, order) {
-                frames.set_reported(pfn, order);
+            memory.frames.set(pfn, Frame::Interior);
+            let end = (memory.variant().moved_end == ListEnd::Tail).then_some(ListEnd::Tail);
+            let notifies = makes(Mistake::NotifiesItself);
+            memory.put_back_reported(cx, zone, Block { pfn, order }, (list, end), notifies);
+            if reported && memory.frames.is_free(pfn, order) {
+                memory.frames.set_reported(pfn, order);
             } else if reported && makes(Mistake::MarksMerged) {
-                let sizes = (order.0..=buddy.max_order().0).map(|order| (pfn.align_down(Order(order)), Order(order)));
-                let merged = sizes.into_iter().find(|(pfn, order)| frames.is_free(*pfn, *order));
+                let sizes = (order.0..=memory.max_order().0).map(|order| (pfn.align_down(Order(order)), Order(order)));
+                let merged = sizes.into_iter().find(|(pfn, order)| memory.frames.is_free(*pfn, *order));
                 if let Some((pfn, order)) = merged {
-                    frames.set_reported(pfn, order);
+                    memory.frames.set_reported(pfn, order);
                 }
             }
         }

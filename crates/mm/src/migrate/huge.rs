@@ -6,18 +6,18 @@
 //! One huge page moves as a whole: all its entries, huge ones and base ones, say that it is on its way until its copy is in
 //! its place. A task that comes across one waits for the page's lock.
 
+use memory::{
+    cost::Cause,
+    cx::Cx,
+    frame::{Frame, FrameFlag},
+    primitive,
+    step::Step,
+};
 use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
     folio::pte::Pte,
-    memory::{
-        cost::Cause,
-        cx::Cx,
-        frame::{Frame, FrameFlag},
-        primitive,
-        step::Step,
-    },
     space::spaces::{Entry, Mapping},
 };
 
@@ -60,7 +60,7 @@ impl HugeMove {
 
     /// Goes on until others may run.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<HugeMoved> {
-        mm.assert_isolated(cx, self.target, Order::HUGE);
+        mm.memory.assert_isolated(cx, self.target, Order::HUGE);
         match self.phase {
             Phase::Unmap => {
                 if !cx.because(Cause::Migrate, |cx| unmap(mm, spaces, cx, self.source)) {
@@ -75,8 +75,8 @@ impl HugeMove {
                 Step::Done(HugeMoved::Again)
             }
             Phase::Copy { copied } => {
-                let piece = mm.piece(Order::HUGE);
-                mm.copy(cx, self.source.plus(copied), self.target.plus(copied), piece);
+                let piece = mm.memory.piece(Order::HUGE);
+                mm.memory.copy(cx, self.source.plus(copied), self.target.plus(copied), piece);
                 let copied = copied + piece.frames();
                 self.phase = if copied == Order::HUGE.frames() { Phase::Map } else { Phase::Copy { copied } };
                 Step::More
@@ -96,7 +96,7 @@ impl HugeMove {
         }
         cx.because(Cause::Migrate, |cx| {
             let is_mapped = map(mm, spaces, cx, self.source, self.source);
-            mm.frames.mark(self.source, FrameFlag::Dropped, !is_mapped);
+            mm.memory.frames.mark(self.source, FrameFlag::Dropped, !is_mapped);
             mm.unlock_folio(cx, self.source);
         });
     }
@@ -138,14 +138,14 @@ fn take_place(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, target
     } else {
         // All who had it mapped have ended meanwhile.
         primitive::clear_tails(cx, Order::HUGE);
-        mm.free(cx, target, Order::HUGE);
+        mm.memory.free(cx, target, Order::HUGE);
     }
 }
 
 /// The entries that a huge page has left map a frame (`remove_migration_ptes`); says whether there were any.
 fn map(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, to: Pfn) -> bool {
     primitive::walk_rmap(cx, 1);
-    let keeps_young = mm.variant.migrate_keeps_young;
+    let keeps_young = mm.memory.variant().migrate_keeps_young;
     let mappings = spaces.leaving(mm, source);
     let mut parts = Vec::new();
     let mut by_huge = 0;
@@ -177,13 +177,13 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 impl Mm {
     /// A frame becomes what a huge page is, but for its mappings.
     pub(super) fn become_huge(&mut self, source: Pfn, target: Pfn) {
-        let was = self.frames.get(source);
+        let was = self.memory.frames.get(source);
         assert!(matches!(was, Frame::Anon { order: Order::HUGE, .. }), "frame {source} is a huge page, not {was:?}");
-        self.frames.set(target, was);
+        self.memory.frames.set(target, was);
         self.swap.forget(target);
         self.swap.migrate(source, target);
         for flag in [FrameFlag::Active, FrameFlag::Referenced] {
-            self.frames.mark(target, flag, self.frames.has(source, flag));
+            self.memory.frames.mark(target, flag, self.memory.frames.has(source, flag));
         }
     }
 
@@ -192,6 +192,6 @@ impl Mm {
         self.end_isolation(source);
         primitive::clear_tails(cx, Order::HUGE);
         primitive::uncharge(cx);
-        self.free(cx, source, Order::HUGE);
+        self.memory.free(cx, source, Order::HUGE);
     }
 }

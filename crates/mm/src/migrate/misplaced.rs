@@ -5,6 +5,18 @@
 //!
 //! The kernel has found that a page is used on another node than its own, and moves it there if that is easy.
 
+use memory::{
+    cost::Cause,
+    cx::Cx,
+    event::Event,
+    frame::{FrameFlag, Held, Holdings, SpaceId},
+    primitive,
+    step::Step,
+};
+use rules::{
+    gfp::{AllocRequest, Mark, Urgency},
+    zone::ZoneKind,
+};
 use units::{NodeId, Order, Pfn, Time, Vpn};
 
 use super::{
@@ -12,20 +24,8 @@ use super::{
     huge::{HugeMove, HugeMoved},
 };
 use crate::{
-    Mm, SpaceId, Spaces,
+    Mm, Spaces,
     folio::pte::Pte,
-    memory::{
-        cost::Cause,
-        cx::Cx,
-        event::Event,
-        frame::{FrameFlag, Held, Holdings},
-        primitive,
-        step::Step,
-    },
-    rules::{
-        gfp::{AllocRequest, Mark, Urgency},
-        zone::ZoneKind,
-    },
     space::page_table::{Pmd, PmdSlot},
 };
 
@@ -135,19 +135,19 @@ impl Misplaced {
             Phase::Base { mut migrate, mut targets } => {
                 migrate.abort(mm, spaces, cx, &mut targets);
                 for target in targets {
-                    mm.free(cx, target, Order::BASE);
+                    mm.memory.free(cx, target, Order::BASE);
                 }
             }
             Phase::Huge { source, moving, .. } => {
                 if let Some(mut moving) = moving {
                     moving.abort(mm, spaces, cx);
-                    mm.free(cx, moving.frames().1, Order::HUGE);
+                    mm.memory.free(cx, moving.frames().1, Order::HUGE);
                 }
                 mm.put_back_all(cx, &[source]);
             }
             Phase::CopyMapped { entry, target, .. } | Phase::Replace { entry, target } => {
                 mm.unlock_folio(cx, entry.pfn());
-                mm.free(cx, target, Order::HUGE);
+                mm.memory.free(cx, target, Order::HUGE);
                 mm.put_back_all(cx, &[entry.pfn()]);
             }
         }
@@ -169,10 +169,10 @@ impl Misplaced {
         if !entry.is_present() || (is_huge && !entry.is_hinting()) {
             return Step::Done(Misplacement::Changed);
         }
-        if entry.is_zero_page() || mm.node_of(entry.pfn()) == self.node {
+        if entry.is_zero_page() || mm.memory.node_of(entry.pfn()) == self.node {
             return Step::Done(Misplacement::Stays);
         }
-        match (is_huge, mm.variant.numa_huge_at_once) {
+        match (is_huge, mm.memory.variant().numa_huge_at_once) {
             (true, true) => self.begin_mapped(mm, cx, entry),
             (true, false) => self.begin_huge(mm, cx, entry.pfn()),
             (false, _) => self.begin_base(mm, cx, entry.pfn()),
@@ -182,13 +182,13 @@ impl Misplaced {
     // ---- Base pages
 
     fn begin_base(&mut self, mm: &mut Mm, cx: &mut Cx, page: Pfn) -> Step<Misplacement> {
-        let is_file = mm.frames.is_file(page);
-        let is_part = !is_file && !mm.frames.is_base_anon(page);
+        let is_file = mm.memory.frames.is_file(page);
+        let is_part = !is_file && !mm.memory.frames.is_base_anon(page);
         let is_dirty = is_file && mm.is_page_dirty(page);
         let is_shared = !is_part && mm.mappings_of(page) != 1;
         if is_part
-            || (is_shared && !mm.variant.numa_moves_shared)
-            || (is_dirty && !mm.variant.numa_moves_dirty)
+            || (is_shared && !mm.memory.variant().numa_moves_shared)
+            || (is_dirty && !mm.memory.variant().numa_moves_dirty)
             || !mm.admits_misplaced(cx, self.node, Order::BASE)
             || !mm.isolate_misplaced(cx, self.node, page, Order::BASE)
         {
@@ -215,9 +215,9 @@ impl Misplaced {
             Migrating::WantsTarget => {
                 let wish = AllocRequest::gfp_highuser_movable(self.node).this_node();
                 let request = AllocRequest { reclaims: false, wakes_kswapd: false, no_retry: true, ..wish };
-                match mm.alloc(cx, &request) {
+                match mm.memory.alloc(cx, &request) {
                     Ok(frame) => {
-                        mm.isolate(cx, frame, Order::BASE);
+                        mm.memory.isolate(cx, frame, Order::BASE);
                         targets.push(frame);
                     }
                     // A request that does not reclaim asks for nothing.
@@ -227,7 +227,7 @@ impl Misplaced {
             }
             Migrating::Done(migrated) => {
                 for target in targets {
-                    mm.free(cx, target, Order::BASE);
+                    mm.memory.free(cx, target, Order::BASE);
                 }
                 if migrated.failed > 0 || migrated.is_out {
                     return Step::Done(Misplacement::Stays);
@@ -241,7 +241,7 @@ impl Misplaced {
 
     fn begin_huge(&mut self, mm: &mut Mm, cx: &mut Cx, source: Pfn) -> Step<Misplacement> {
         let is_shared = mm.folio_mappings(source) > 1;
-        if (is_shared && !mm.variant.numa_moves_shared_huge)
+        if (is_shared && !mm.memory.variant().numa_moves_shared_huge)
             || !mm.isolate_misplaced(cx, self.node, source, Order::HUGE)
         {
             return Step::Done(Misplacement::Stays);
@@ -273,7 +273,7 @@ impl Misplaced {
                 moved(cx, Order::HUGE)
             }
             Step::Done(HugeMoved::Again) => {
-                mm.free(cx, moving.frames().1, Order::HUGE);
+                mm.memory.free(cx, moving.frames().1, Order::HUGE);
                 if passes + 1 < PASSES {
                     return self.later(Phase::Huge { source, passes: passes + 1, moving: None });
                 }
@@ -292,7 +292,7 @@ impl Misplaced {
             return Step::Block(mm.wait_on_folio(source));
         }
         let is_shared = mm.folio_mappings(source) != 1;
-        let is_refused = is_shared && !mm.variant.numa_moves_shared;
+        let is_refused = is_shared && !mm.memory.variant().numa_moves_shared;
         if is_refused || !mm.admits_misplaced(cx, self.node, Order::HUGE) {
             mm.unlock_folio(cx, source);
             return Step::Done(Misplacement::Stays);
@@ -310,9 +310,9 @@ impl Misplaced {
     }
 
     fn copy_mapped(&mut self, mm: &mut Mm, cx: &mut Cx, entry: Pte, target: Pfn, copied: u32) -> Step<Misplacement> {
-        mm.assert_isolated(cx, target, Order::HUGE);
-        let piece = mm.piece(Order::HUGE);
-        mm.copy(cx, entry.pfn().plus(copied), target.plus(copied), piece);
+        mm.memory.assert_isolated(cx, target, Order::HUGE);
+        let piece = mm.memory.piece(Order::HUGE);
+        mm.memory.copy(cx, entry.pfn().plus(copied), target.plus(copied), piece);
         let copied = copied + piece.frames();
         self.later(if copied == Order::HUGE.frames() {
             Phase::Replace { entry, target }
@@ -329,14 +329,14 @@ impl Misplaced {
         entry: Pte,
         target: Pfn,
     ) -> Step<Misplacement> {
-        mm.assert_isolated(cx, target, Order::HUGE);
+        mm.memory.assert_isolated(cx, target, Order::HUGE);
         let source = entry.pfn();
         let slot = self.slot(spaces).filter(|_| mm.folio_mappings(source) == 1 && !mm.is_pinned(source));
         let unchanged =
             slot.filter(|slot| spaces.get(self.space).is_some_and(|space| space.tables.pmd(*slot) == Pmd::Huge(entry)));
         let Some(slot) = unchanged else {
             mm.unlock_folio(cx, source);
-            mm.free(cx, target, Order::HUGE);
+            mm.memory.free(cx, target, Order::HUGE);
             mm.put_back_all(cx, &[source]);
             return Step::Done(Misplacement::Changed);
         };
@@ -346,7 +346,7 @@ impl Misplaced {
             mm.become_huge(source, target);
             // Whatever the entry said before.
             space.tables.set_pmd(cx, slot, Pte::written_huge(target));
-            if mm.variant.numa_huge_flushes || !entry.is_hinting() {
+            if mm.memory.variant().numa_huge_flushes || !entry.is_hinting() {
                 primitive::flush_tlb_huge(cx, self.space);
             }
             primitive::count_mappings(cx, 2);
@@ -376,7 +376,7 @@ enum HugeEnd {
 
 /// The huge page goes back to its list. It is not split for its parts to move (`nosplit`).
 fn end_huge(mm: &mut Mm, cx: &mut Cx, source: Pfn, end: HugeEnd) -> Step<Misplacement> {
-    let counts_parts = mm.variant.migrate_counts_parts;
+    let counts_parts = mm.memory.variant().migrate_counts_parts;
     cx.count(Event::PgmigrateFail, if counts_parts { Order::HUGE.frames().into() } else { 1 });
     cx.count(Event::ThpMigrationFail, u64::from(counts_parts || end == HugeEnd::Tried));
     mm.put_back_all(cx, &[source]);
@@ -386,7 +386,7 @@ fn end_huge(mm: &mut Mm, cx: &mut Cx, source: Pfn, end: HugeEnd) -> Step<Misplac
 /// A huge page that was not moved is unlocked, and the frame for it freed.
 fn fail_mapped(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Option<Pfn>) -> Step<Misplacement> {
     if let Some(target) = target {
-        mm.free(cx, target, Order::HUGE);
+        mm.memory.free(cx, target, Order::HUGE);
     }
     mm.unlock_folio(cx, source);
     cx.count(Event::PgmigrateFail, Order::HUGE.frames().into());
@@ -403,35 +403,38 @@ impl Mm {
     /// Is the huge page of an entry copied while it is mapped there, so that a task that faults waits for its lock
     /// (`pmd_trans_migrating`, 3.14)?
     pub(crate) fn is_copied_mapped(&self, entry: Pte) -> bool {
-        self.variant.numa_huge_at_once && entry.is_hinting() && self.frames.has(entry.pfn(), FrameFlag::Locked)
+        self.memory.variant().numa_huge_at_once
+            && entry.is_hinting()
+            && self.memory.frames.has(entry.pfn(), FrameFlag::Locked)
     }
 
     /// May so much more move to a node now? Always, since there is no limit any more.
     fn admits_misplaced(&mut self, cx: &Cx, node: NodeId, order: Order) -> bool {
-        !self.variant.numa_rate_limit || self.nodes[node].move_limit.admits(cx.now(), order.frames().into())
+        !self.memory.variant().numa_rate_limit
+            || self.memory.node_mut(node).move_limit.admits(cx.now(), order.frames().into())
     }
 
     /// Has so much moved to a node of late that no scan of balancing is worth its time?
     pub(crate) fn keeps_scans_away(&self, node: NodeId, now: Time) -> bool {
-        self.variant.numa_rate_limit && self.nodes[node].move_limit.keeps_scans_away(now)
+        self.memory.variant().numa_rate_limit && self.memory.node(node).move_limit.keeps_scans_away(now)
     }
 
     /// A huge page of a node for one that moves there, if it is to be had at once; the caller isolates it.
     fn alloc_misplaced_huge(&mut self, cx: &mut Cx, node: NodeId) -> Option<Pfn> {
         // A request that does not reclaim asks for nothing.
-        let frame = self.alloc(cx, &AllocRequest::gfp_transhuge_light(node).this_node()).ok()?;
+        let frame = self.memory.alloc(cx, &AllocRequest::gfp_transhuge_light(node).this_node()).ok()?;
         primitive::write_tails(cx, Order::HUGE);
-        self.isolate(cx, frame, Order::HUGE);
+        self.memory.isolate(cx, frame, Order::HUGE);
         Some(frame)
     }
 
     /// Has a node room for so many pages more without waking its kswapd (`migrate_balanced_pgdat`)?
     fn has_room_to_move(&self, node: NodeId, pages: u64) -> bool {
         // The lowmem reserve against requests for Movable, or none, as requests for DMA have it.
-        let highest = if self.variant.numa_room_spares_low { ZoneKind::Movable } else { ZoneKind::Dma };
-        self.node_zones(node).iter().any(|zone| {
+        let highest = if self.memory.variant().numa_room_spares_low { ZoneKind::Movable } else { ZoneKind::Dma };
+        self.memory.node_zones(node).iter().any(|zone| {
             let keeps = zone.keeps(highest, Urgency::Normal);
-            zone.buddy.free_frames() > zone.mark(Mark::High) + pages + keeps
+            zone.free_frames() > zone.mark(Mark::High) + pages + keeps
         })
     }
 

@@ -5,6 +5,15 @@
 //! A task asks for memory of a process to be on a node. Huge pages are split first up to 4.13. Since 4.14 they move as a whole
 //! if the node has a huge page, or can make one; else they are split, and their parts move.
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    event::Event,
+    frame::{FrameFlag, Held, Holdings, SpaceId},
+    primitive,
+    step::{RUN, Step},
+};
+use rules::gfp::AllocRequest;
 use units::{NodeId, Order, Pfn, Vpn};
 
 use super::{
@@ -12,18 +21,9 @@ use super::{
     huge::{HugeMove, HugeMoved},
 };
 use crate::{
-    Mm, SpaceId, Spaces,
+    Mm, Spaces,
     folio::pte::Pte,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        event::Event,
-        frame::{FrameFlag, Held, Holdings},
-        primitive,
-        step::{RUN, Step},
-    },
     reclaim::split::Split,
-    rules::gfp::AllocRequest,
     space::{
         page_table::{Pmd, TableId},
         vma::PageRange,
@@ -138,12 +138,12 @@ impl ToNode {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Huge { moving: Some(mut moving), .. } => {
                 moving.abort(mm, spaces, cx);
-                mm.free(cx, moving.frames().1, Order::HUGE);
+                mm.memory.free(cx, moving.frames().1, Order::HUGE);
             }
             Phase::Base { mut migrate, mut targets } => {
                 migrate.abort(mm, spaces, cx, &mut targets);
                 for target in targets {
-                    mm.free(cx, target, Order::BASE);
+                    mm.memory.free(cx, target, Order::BASE);
                 }
             }
             _ => {}
@@ -170,7 +170,7 @@ impl ToNode {
         };
         match space.tables.pmd(slot) {
             Pmd::Huge(huge) if self.is_misplaced(mm, huge) => {
-                if !mm.variant.thp_migrates {
+                if !mm.memory.variant().thp_migrates {
                     // FOLL_SPLIT: its base pages are looked at next, unless it cannot be split.
                     if mm.split_folio(spaces, cx, huge.pfn()) == Split::Busy {
                         self.rest.start = part.end;
@@ -186,7 +186,7 @@ impl ToNode {
                 self.rest.start = part.end;
                 primitive::scan_ptes(cx, part.pages());
                 for pte in self.misplaced_in(mm, spaces, table, part) {
-                    let is_own = mm.frames.is_file(pte.pfn()) || mm.frames.is_base_anon(pte.pfn());
+                    let is_own = mm.memory.frames.is_file(pte.pfn()) || mm.memory.frames.is_base_anon(pte.pfn());
                     let (head, order) =
                         if is_own { (pte.pfn(), Order::BASE) } else { (mm.folio_head(pte.pfn()), Order::HUGE) };
                     self.take(mm, cx, head, order);
@@ -205,8 +205,8 @@ impl ToNode {
     /// Does an entry map a page of another node, and is it the only one that maps it?
     fn is_misplaced(&self, mm: &Mm, entry: Pte) -> bool {
         let is_page = entry.is_present() && !entry.is_zero_page();
-        let mappings = |pfn| if mm.frames.is_file(pfn) { mm.mappings_of(pfn) } else { mm.frame_mappings(pfn) };
-        is_page && mm.node_of(entry.pfn()) != self.node && mappings(entry.pfn()) == 1
+        let mappings = |pfn| if mm.memory.frames.is_file(pfn) { mm.mappings_of(pfn) } else { mm.frame_mappings(pfn) };
+        is_page && mm.memory.node_of(entry.pfn()) != self.node && mappings(entry.pfn()) == 1
     }
 
     /// Takes a folio off its list, if it is on one.
@@ -246,15 +246,15 @@ impl ToNode {
                 self.later(Phase::Huge { passes: 0, moving: None })
             }
             Step::Done(HugeMoved::Again) => {
-                mm.free(cx, moving.frames().1, Order::HUGE);
+                mm.memory.free(cx, moving.frames().1, Order::HUGE);
                 if passes + 1 < super::PASSES {
                     return self.later(Phase::Huge { passes: passes + 1, moving: None });
                 }
                 cx.count(
                     Event::PgmigrateFail,
-                    if mm.variant.migrate_counts_parts { Order::HUGE.frames().into() } else { 1 },
+                    if mm.memory.variant().migrate_counts_parts { Order::HUGE.frames().into() } else { 1 },
                 );
-                cx.count(Event::ThpMigrationFail, u64::from(mm.variant.thp_migration_counts));
+                cx.count(Event::ThpMigrationFail, u64::from(mm.memory.variant().thp_migration_counts));
                 self.give_up_huge(mm, cx)
             }
         }
@@ -262,23 +262,23 @@ impl ToNode {
 
     /// A huge page on the node for a huge page that moves; without one, the page is split.
     fn begin_huge(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, passes: u8) -> Step<Moved> {
-        if mm.frames.has(source, FrameFlag::Dropped) {
+        if mm.memory.frames.has(source, FrameFlag::Dropped) {
             // The page was freed meanwhile.
             self.huge.pop();
             mm.put_back_all(cx, &[source]);
             return self.later(Phase::Huge { passes: 0, moving: None });
         }
-        if passes >= super::PASSES_WITHOUT_WAITING && mm.frames.has(source, FrameFlag::Locked) {
+        if passes >= super::PASSES_WITHOUT_WAITING && mm.memory.frames.has(source, FrameFlag::Locked) {
             self.phase = Phase::Huge { passes, moving: None };
             return Step::Block(mm.wait_on_folio(source));
         }
         let wish = AllocRequest::gfp_transhuge_light(self.node).this_node();
         // GFP_TRANSHUGE holds __GFP_NORETRY before 4.8.
-        let no_retry = !mm.variant.thp_advised_retries;
-        match mm.alloc(cx, &AllocRequest { reclaims: true, no_retry, ..wish }) {
+        let no_retry = !mm.memory.variant().thp_advised_retries;
+        match mm.memory.alloc(cx, &AllocRequest { reclaims: true, no_retry, ..wish }) {
             Ok(target) => {
                 primitive::write_tails(cx, Order::HUGE);
-                mm.isolate(cx, target, Order::HUGE);
+                mm.memory.isolate(cx, target, Order::HUGE);
                 return self.later(Phase::Huge { passes, moving: Some(HugeMove::new(source, target)) });
             }
             Err(NoMemory::Asked) => return self.later(Phase::Huge { passes, moving: None }),
@@ -286,7 +286,7 @@ impl ToNode {
         }
         let mut tails = Vec::new();
         if mm.split_isolated(spaces, cx, source, &mut tails) {
-            cx.count(Event::ThpMigrationSplit, u64::from(mm.variant.thp_migration_counts));
+            cx.count(Event::ThpMigrationSplit, u64::from(mm.memory.variant().thp_migration_counts));
             self.huge.pop();
             self.base.push(source);
             self.base.extend(tails.into_iter().rev());
@@ -326,9 +326,9 @@ impl ToNode {
                 Step::Block(wait)
             }
             Migrating::WantsTarget => {
-                match mm.alloc(cx, &AllocRequest::gfp_highuser_movable(self.node).this_node()) {
+                match mm.memory.alloc(cx, &AllocRequest::gfp_highuser_movable(self.node).this_node()) {
                     Ok(frame) => {
-                        mm.isolate(cx, frame, Order::BASE);
+                        mm.memory.isolate(cx, frame, Order::BASE);
                         targets.push(frame);
                     }
                     Err(NoMemory::Asked) => {}
@@ -338,7 +338,7 @@ impl ToNode {
             }
             Migrating::Done(migrated) => {
                 for target in targets {
-                    mm.free(cx, target, Order::BASE);
+                    mm.memory.free(cx, target, Order::BASE);
                 }
                 self.done.moved += u64::from(migrated.moved);
                 self.done.failed += u64::from(migrated.left) + self.failed.len() as u64;
@@ -350,7 +350,7 @@ impl ToNode {
 
 /// Counts a huge page by base pages, and as a whole; before 5.9 as one page, and nothing else.
 fn count_huge(mm: &Mm, cx: &mut Cx, pages: Event, wholes: Event) {
-    let counts = mm.variant.thp_migration_counts;
+    let counts = mm.memory.variant().thp_migration_counts;
     cx.count(pages, if counts { Order::HUGE.frames().into() } else { 1 });
     cx.count(wholes, u64::from(counts));
 }

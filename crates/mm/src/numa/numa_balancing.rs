@@ -17,17 +17,17 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+use memory::{
+    frame::{ControlId, SpaceId},
+    spin::SpinLock,
+};
+use rules::{machine::MachineSpec, mempolicy::Mempolicy, variant::Variant, zone::Settings};
 use units::{NodeId, Picos, Time, Vpn};
 
 pub(crate) use self::fault::HintFault;
 pub use self::filter::VMA_SKIPS;
 use self::{group::Group, task::TaskNuma};
-use crate::{
-    MachineSpec, Mm, Settings, SpaceId, Variant,
-    memory::{frame::ControlId, spin::SpinLock},
-    rules::mempolicy::Mempolicy,
-    space::address_space::AddressSpace,
-};
+use crate::{Mm, space::address_space::AddressSpace};
 
 /// A fault that moved nothing adds so much to the period of scans: ten jiffies, at the simulator's HZ of 250.
 const SLOWER_MS: u64 = 40;
@@ -180,7 +180,7 @@ impl Mm {
     /// A task begins to exist in an address space, made by another one there, or as its first one (`__sched_fork`,
     /// `init_numa_balancing`).
     pub fn numa_begin(&mut self, id: ControlId, space: (SpaceId, &mut AddressSpace), maker: Option<Maker>) {
-        let (rules, (space_id, space)) = (self.variant, space);
+        let (rules, (space_id, space)) = (self.memory.variant(), space);
         let Some(numa) = &mut self.numa else { return };
         let delay_ms = numa.delay_ms();
         if let Some(maker) = maker.filter(|maker| rules.numa_groups && maker.users == 1) {
@@ -205,7 +205,7 @@ impl Mm {
     /// A process with one task has been copied: what was known of its memory goes to the child, too (`dup_mm`), and all begins
     /// anew.
     pub fn numa_fork(&self, parent: &mut AddressSpace, child: &mut AddressSpace, now: Time) {
-        if let Some(numa) = self.numa.as_ref().filter(|_| self.variant.numa_groups) {
+        if let Some(numa) = self.numa.as_ref().filter(|_| self.memory.variant().numa_groups) {
             parent.numa.start_over(now + millis(numa.delay_ms()));
             child.numa = SpaceNuma { ptl: SpinLock::default(), ..parent.numa.clone() };
         }
@@ -221,11 +221,15 @@ impl Mm {
     /// A tick of a running task that has had the CPU for so long in its life (`task_tick_numa`): the scan that it does on its
     /// way back to user mode, if it is its turn (the beginning of `task_numa_work`).
     pub fn numa_tick(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
-        if self.variant.numa_groups { self.numa_tick_grouped(space, tick) } else { self.numa_tick_alone(space, tick) }
+        if self.memory.variant().numa_groups {
+            self.numa_tick_grouped(space, tick)
+        } else {
+            self.numa_tick_alone(space, tick)
+        }
     }
 
     fn numa_tick_grouped(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
-        let (rules, id, now) = (self.variant, tick.id, tick.at);
+        let (rules, id, now) = (self.memory.variant(), tick.id, tick.at);
         let numa = self.numa.as_mut()?;
         let windows = space.numa_windows(numa.size_pages(), &rules);
         let delay = millis(numa.delay_ms());
@@ -262,8 +266,8 @@ impl Mm {
 
     fn numa_tick_alone(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
         let Tick { id, cpu, at: now, ran, .. } = tick;
-        let rules = self.variant;
-        let here = self.node_of_cpu(cpu);
+        let rules = *self.memory.variant();
+        let here = self.memory.node_of_cpu(cpu);
         let keeps_away = self.keeps_scans_away(here, now);
         let numa = self.numa.as_mut()?;
         let windows = space.numa_windows(numa.size_pages(), &rules);

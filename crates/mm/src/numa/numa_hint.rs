@@ -2,11 +2,11 @@
 //! do_huge_pmd_numa_page() in mm/huge_memory.c (v6.1).
 //! Differs: only the entries and their faults; nobody scans, and nothing is moved, by itself. Pages of files hint too.
 
+use memory::{cost::Work, cx::Cx, event::Event, primitive, step::Step};
 use units::{Time, Vpn};
 
 use crate::{
     Mm,
-    memory::{cost::Work, cx::Cx, event::Event, primitive, step::Step},
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, TableId},
@@ -79,7 +79,7 @@ pub(crate) fn huge_hinting_fault(mm: &Mm, space: &mut AddressSpace, cx: &mut Cx,
     let Pmd::Huge(huge) = space.tables.pmd(slot) else { unreachable!("a huge page was found there") };
     space.tables.hint_huge(slot, false);
     primitive::write_ptes(cx, 1);
-    count(cx, 1, mm.node_of(huge.pfn()) == mm.node_of_cpu(cx.cpu()));
+    count(cx, 1, mm.memory.node_of(huge.pfn()) == mm.memory.node_of_cpu(cx.cpu()));
 }
 
 /// The price of each of the faults of [`hinting_faults`], entry included.

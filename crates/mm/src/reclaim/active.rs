@@ -1,18 +1,18 @@
 //! Linux: shrink_active_list() in mm/vmscan.c, folio_referenced() in mm/rmap.c (v4.1, v5.9 to v6.1).
 //! Differs: no locked pages (`VM_LOCKED`).
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{FrameFlag, Held},
+    lru_kind::LruKind,
+    primitive,
+};
 use units::Pfn;
 
 use crate::{
     Mm, Spaces,
     folio::lru::Taken,
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::{FrameFlag, Held},
-        lru_kind::LruKind,
-        primitive,
-    },
     reclaim::ScanControl,
     space::{page_table::Level, spaces::Entry},
 };
@@ -31,11 +31,11 @@ pub(super) struct Uses {
 impl Mm {
     /// Counts the entries through which a folio was used, and makes them unused.
     pub(super) fn test_and_clear_used(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Uses {
-        if self.frames.is_file(head) {
+        if self.memory.frames.is_file(head) {
             return self.file_uses(spaces, cx, head);
         }
         let mut used = 0;
-        let found = spaces.visit_mappings(&self.frames, head, |_, space, at| match at {
+        let found = spaces.visit_mappings(&self.memory.frames, head, |_, space, at| match at {
             Entry::Base(table, vpn) => {
                 let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
                 used += u32::from(pte.is_accessed());
@@ -68,7 +68,7 @@ impl Mm {
             if kind.is_file() && uses.used > 0 && uses.is_executed {
                 continue;
             }
-            self.frames.mark(head, FrameFlag::Active, false);
+            self.memory.frames.mark(head, FrameFlag::Active, false);
             if kind.is_file() {
                 self.note_file_workingset(head);
             } else {

@@ -1,14 +1,14 @@
 //! Linux: prepare_scan_count(), get_scan_count() and the trimming in shrink_lruvec() in mm/vmscan.c (v4.1, v5.9 to v6.1).
 //! Differs: no memcg.
 
+use memory::{cx::Cx, lru_kind::LruKind, step::RUN};
+use rules::{gfp::Mark, variant::LruBy};
 use units::NodeId;
 
 use crate::{
     Mm,
     folio::lru::Recent,
-    memory::{cx::Cx, lru_kind::LruKind, step::RUN},
     reclaim::{DEF_PRIORITY, Reclaimer, ScanControl},
-    rules::{gfp::Mark, variant::LruBy},
 };
 
 const KINDS: usize = LruKind::ALL.len();
@@ -130,7 +130,7 @@ impl Balance {
 impl Mm {
     /// Do pages come back too soon, or is too little inactive?
     fn may_deactivate(&self, lruvec: usize, is_file: bool) -> bool {
-        let counts = self.variant.reclaim_ages_by_pass;
+        let counts = self.memory.variant().reclaim_ages_by_pass;
         (counts && self.comes_back(lruvec, is_file)) || self.inactive_is_low(lruvec, is_file)
     }
 
@@ -138,13 +138,13 @@ impl Mm {
     pub(super) fn comes_back(&self, lruvec: usize, is_file: bool) -> bool {
         let lists = &self.lru.lruvecs()[lruvec];
         let at = usize::from(is_file);
-        self.variant.reclaim_notes_refaults && lists.activations[at] != lists.refaults[at]
+        self.memory.variant().reclaim_notes_refaults && lists.activations[at] != lists.refaults[at]
     }
 
     /// Does kswapd scan something in any case, of a zone of which everything has been looked at again and again?
     fn forces_scan(&self, lruvec: usize, sc: &ScanControl) -> bool {
         let is_given_up =
-            self.variant.lru_by == LruBy::Zone && !self.zones_of(lruvec).any(|at| self.is_reclaimable(at));
+            self.memory.variant().lru_by == LruBy::Zone && !self.zones_of(lruvec).any(|at| self.is_reclaimable(at));
         sc.by == Reclaimer::Kswapd && is_given_up
     }
 
@@ -158,20 +158,20 @@ impl Mm {
             return Balance::Equal;
         }
         let files = frames(LruKind::InactiveFile) + frames(LruKind::ActiveFile);
-        let zones = self.zones_of(lruvec).map(|at| &self.zones[at]);
+        let zones = self.zones_of(lruvec).map(|at| self.memory.zone(at));
         let (free, high) =
-            zones.fold((0, 0), |(free, high), zone| (free + zone.buddy.free_frames(), high + zone.mark(Mark::High)));
+            zones.fold((0, 0), |(free, high), zone| (free + zone.free_frames(), high + zone.mark(Mark::High)));
         let is_tiny = files + free <= high;
         let has_anon = !may_deactivate[0] && frames(LruKind::InactiveAnon) >> sc.priority > 0;
-        if is_tiny && (has_anon || self.variant.lru_by == LruBy::Zone) {
+        if is_tiny && (has_anon || self.memory.variant().lru_by == LruBy::Zone) {
             return Balance::Anon;
         }
         // Up to 4.6 it does not matter that a pass would look at none of them.
-        let has_files = frames(LruKind::InactiveFile) >> sc.priority > 0 || !self.variant.inactive_by_lists;
+        let has_files = frames(LruKind::InactiveFile) >> sc.priority > 0 || !self.memory.variant().inactive_by_lists;
         if has_files && !may_deactivate[1] {
             return Balance::File;
         }
-        if !self.variant.reclaim_by_costs {
+        if !self.memory.variant().reclaim_by_costs {
             return self.balance_by_use(lruvec);
         }
         let cost = self.lru.lruvecs()[lruvec].cost;
@@ -206,7 +206,7 @@ impl Mm {
 
     /// A run of reclaim on a node ends: how many pages had come back until then (`snapshot_refaults`).
     pub(crate) fn snapshot_refaults(&mut self, node: NodeId) {
-        for at in self.lruvecs_of(node, crate::rules::zone::ZoneKind::Movable) {
+        for at in self.lruvecs_of(node, rules::zone::ZoneKind::Movable) {
             let lists = self.lru.lruvec_mut(at);
             lists.refaults = lists.activations;
         }

@@ -3,19 +3,16 @@
 //!
 //! Up to 4.7 zones have LRU lists of their own: each is reclaimed, balanced and given up by itself.
 
+use memory::{cx::Cx, event::Event, lru_kind::LruKind, pageblock::ZoneIndex, step::RUN, suitable::Suitable};
+use rules::{
+    gfp::{AllocRequest, COSTLY, Mark, Urgency},
+    variant::LruBy,
+    zone::ZoneKind,
+};
 use units::{Order, Time};
 
 use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction, throttle::CONGESTION};
-use crate::{
-    Mm,
-    memory::{cx::Cx, event::Event, lru_kind::LruKind, pageblock::ZoneIndex, step::RUN, suitable::Suitable},
-    reclaim::shrinker::Demand,
-    rules::{
-        gfp::{AllocRequest, COSTLY, Mark, Urgency},
-        variant::LruBy,
-        zone::ZoneKind,
-    },
-};
+use crate::{Mm, reclaim::shrinker::Demand};
 
 /// A zone of which so many times as much was looked at as there is, without a frame coming free, is given up.
 // zone_reclaimable, mm/vmscan.c (v4.1).
@@ -36,7 +33,7 @@ pub(super) struct Pressure {
 impl Pressure {
     /// The demand on shrinkers.
     pub(super) fn demand(&self, mm: &Mm, sc: &ScanControl) -> Demand {
-        if !mm.variant().slab_by_scanned {
+        if !mm.memory.variant().slab_by_scanned {
             return Demand::Priority(sc.priority);
         }
         let scanned = sc.scanned - self.scanned;
@@ -76,7 +73,7 @@ impl NodeScan {
     /// One zone of a node. Shrinkers are asked after the highest of those that are to be reclaimed only (`is_classzone`).
     pub(crate) fn of_zone(mm: &Mm, zone: ZoneIndex, is_classzone: bool, sc: &ScanControl) -> Self {
         let lruvec = mm.lru.of_zone(zone);
-        let node = mm.zones[zone].node;
+        let node = mm.memory.zone(zone).node;
         Self { zone: Some(zone), asks_shrinkers: is_classzone, ..Self::over(node, lruvec..lruvec + 1, sc.scanned) }
     }
 }
@@ -84,21 +81,21 @@ impl NodeScan {
 impl Mm {
     /// Is it worth looking at a zone's lists, or has all of it been looked at again and again (`zone_reclaimable`)?
     pub(crate) fn is_reclaimable(&self, zone: ZoneIndex) -> bool {
-        self.zones[zone].buddy.scanned < self.reclaimable_frames(zone) * LOOKS_MAX
+        self.memory.zone(zone).scanned() < self.reclaimable_frames(zone) * LOOKS_MAX
     }
 
     /// So many frames of a zone's active list were looked at.
     pub(super) fn note_zone_scan(&mut self, lruvec: usize, met: u64) {
-        if self.variant.lru_by == LruBy::Zone {
+        if self.memory.variant().lru_by == LruBy::Zone {
             let zone = self.zones_of(lruvec).next().expect("lists are some zone's");
-            self.zones[zone].buddy.scanned += met;
+            self.memory.zone_mut(zone).add_scanned(met);
         }
     }
 
     /// Frames of a zone's inactive list were taken off it, of so many that were met.
     pub(super) fn begin_zone_list(&mut self, cx: &mut Cx, sc: &mut ScanControl, zone: ZoneIndex, met: u64) {
-        let state = &mut self.zones[zone];
-        state.buddy.scanned += met;
+        let state = self.memory.zone_mut(zone);
+        state.add_scanned(met);
         cx.count(scanned(sc.by, state.kind), met);
         sc.met = Met::default();
         (sc.meets_writeback, sc.meets_dirty) = (state.reclaim.meets_writeback, state.reclaim.meets_dirty);
@@ -106,7 +103,7 @@ impl Mm {
 
     /// Notes the state of a zone after its folios were looked at; the instant until when the reclaimer has to wait, if it has to.
     pub(super) fn end_zone_list(&mut self, cx: &Cx, sc: &ScanControl, zone: ZoneIndex) -> Option<Time> {
-        let (met, flags) = (&sc.met, &mut self.zones[zone].reclaim);
+        let (met, flags) = (&sc.met, &mut self.memory.zone_mut(zone).reclaim);
         flags.meets_writeback |= met.is_all_writeback();
         flags.is_congested |= met.is_congested();
         flags.meets_dirty |= met.unqueued_dirty == met.taken;
@@ -119,7 +116,7 @@ impl Mm {
 
     /// Frames that a zone shall have free above its High mark, before the others are left to serve (`balance_gap`).
     pub(crate) fn balance_gap(&self, zone: ZoneIndex) -> u64 {
-        let state = &self.zones[zone];
+        let state = self.memory.zone(zone);
         state.mark(Mark::Low).min(state.managed.div_ceil(BALANCE_GAP_RATIO))
     }
 
@@ -129,12 +126,12 @@ impl Mm {
         if order <= COSTLY {
             return false;
         }
-        let mark = self.zones[zone].mark(Mark::High) + self.balance_gap(zone) + compact_gap(order);
-        let has_room = self.has_above(zone, Order::BASE, mark, ZoneKind::Dma);
+        let mark = self.memory.zone(zone).mark(Mark::High) + self.balance_gap(zone) + compact_gap(order);
+        let has_room = self.memory.has_above(zone, Order::BASE, mark, ZoneKind::Dma);
         if self.zone_compacts[zone].is_deferred(order) {
             return has_room;
         }
-        has_room && self.compaction_suitable(zone, order, ZoneKind::Dma, Urgency::Normal) != Suitable::Skipped
+        has_room && self.memory.compaction_suitable(zone, order, ZoneKind::Dma, Urgency::Normal) != Suitable::Skipped
     }
 
     /// Would more reclaim of a zone help compaction to make a block (`should_continue_reclaim`)? Something came of the last
@@ -147,6 +144,6 @@ impl Mm {
         let anon = if self.swap.free() > 0 { size(LruKind::InactiveAnon) } else { 0 };
         let gap = compact_gap(sc.order);
         (sc.reclaimed < gap && size(LruKind::InactiveFile) + anon > gap)
-            || self.compaction_suitable(zone, sc.order, ZoneKind::Dma, Urgency::Normal) == Suitable::Skipped
+            || self.memory.compaction_suitable(zone, sc.order, ZoneKind::Dma, Urgency::Normal) == Suitable::Skipped
     }
 }

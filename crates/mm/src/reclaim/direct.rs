@@ -2,26 +2,24 @@
 //! v6.1).
 //! Differs: who waits because there is no progress (`VMSCAN_THROTTLE_NOPROGRESS`) looks at the node that it prefers.
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::Holdings,
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+    step::{Step, TICK, Wait},
+    suitable::Suitable,
+};
+use rules::{
+    gfp::{AllocRequest, COSTLY, Mark, Urgency},
+    variant::LruBy,
+    zone::ZoneKind,
+};
 use units::{NodeId, Order};
 
 use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl};
-use crate::{
-    Mm, Spaces,
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::Holdings,
-        lru_kind::LruKind,
-        pageblock::ZoneIndex,
-        step::{Step, TICK, Wait},
-        suitable::Suitable,
-    },
-    rules::{
-        gfp::{AllocRequest, COSTLY, Mark, Urgency},
-        variant::LruBy,
-        zone::ZoneKind,
-    },
-};
+use crate::{Mm, Spaces};
 
 /// Frames that compaction wants free to begin with, beside the watermark (`compact_gap`).
 pub(crate) const fn compact_gap(order: Order) -> u64 {
@@ -86,7 +84,7 @@ impl DirectReclaim {
                     (self.sc.scanned, self.has_reclaimable) = (0, false);
                     self.phase = Phase::Zones { next: 0, last: None };
                 }
-                Phase::Zones { next, .. } if mm.variant().lru_by == LruBy::Zone => {
+                Phase::Zones { next, .. } if mm.memory.variant().lru_by == LruBy::Zone => {
                     if let Some((zone, next)) = self.next_zone(mm, next) {
                         self.begin_zone(mm, zone, next);
                     } else if let Some(reclaimed) = self.end_round(mm, cx) {
@@ -112,7 +110,7 @@ impl DirectReclaim {
                     if let Some(reclaimed) = self.end_round(mm, cx) {
                         return Step::Done(reclaimed);
                     }
-                    if is_vain && mm.variant().reclaim_throttles && !mm.skips_throttle(self.request.node) {
+                    if is_vain && mm.memory.variant().reclaim_throttles && !mm.skips_throttle(self.request.node) {
                         // VMSCAN_THROTTLE_NOPROGRESS.
                         return Step::Block(Wait::Until(cx.now() + TICK));
                     }
@@ -161,12 +159,12 @@ impl DirectReclaim {
 
     /// The next node of the zonelist, and from where on the one after it is looked for (`shrink_zones`).
     fn next_node(&mut self, mm: &Mm, from: usize, last: Option<NodeId>) -> Option<(NodeId, usize)> {
-        for (at, zone) in mm.zones_for(&self.request).into_iter().enumerate().skip(from) {
+        for (at, zone) in mm.memory.zones_for(&self.request).into_iter().enumerate().skip(from) {
             if self.request.order > COSTLY && mm.compaction_ready(zone, &self.request) {
                 self.is_ready = true;
                 continue;
             }
-            let node = mm.zones[zone].node;
+            let node = mm.memory.zone(zone).node;
             if last != Some(node) {
                 return Some((node, at + 1));
             }
@@ -190,7 +188,7 @@ impl DirectReclaim {
 
     /// The next zone of the zonelist that is worth it, and from where on the one after it is looked for (`shrink_zones`, v4.1).
     fn next_zone(&mut self, mm: &mut Mm, from: usize) -> Option<(ZoneIndex, usize)> {
-        for (at, zone) in mm.zones_for(&self.request).into_iter().enumerate().skip(from) {
+        for (at, zone) in mm.memory.zones_for(&self.request).into_iter().enumerate().skip(from) {
             if self.sc.priority != DEF_PRIORITY && !mm.is_reclaimable(zone) {
                 // Left to kswapd.
                 continue;
@@ -208,8 +206,8 @@ impl DirectReclaim {
     }
 
     fn begin_zone(&mut self, mm: &Mm, zone: ZoneIndex, next: usize) {
-        let node = mm.zones[zone].node;
-        let is_classzone = mm.zones[zone].kind == mm.classzone(node, self.request.highest);
+        let node = mm.memory.zone(zone).node;
+        let is_classzone = mm.memory.zone(zone).kind == mm.memory.classzone(node, self.request.highest);
         let scan = NodeScan::of_zone(mm, zone, is_classzone, &self.sc);
         self.phase = Phase::Zone { scan, zone, next, before: self.sc.reclaimed };
     }
@@ -232,7 +230,7 @@ impl DirectReclaim {
         self.total_scanned += sc.scanned;
         if sc.reclaimed < sc.to_reclaim && !self.is_ready {
             // As much shall be written as was looked at.
-            if self.total_scanned > sc.to_reclaim + sc.to_reclaim / 2 && !mm.variant().reclaim_sets_dirty_aside {
+            if self.total_scanned > sc.to_reclaim + sc.to_reclaim / 2 && !mm.memory.variant().reclaim_sets_dirty_aside {
                 mm.wake_flusher(cx);
             }
         }
@@ -241,8 +239,8 @@ impl DirectReclaim {
             self.phase = Phase::Round;
             return None;
         }
-        for zone in mm.zones_for(&self.request) {
-            mm.snapshot_refaults(mm.zones[zone].node);
+        for zone in mm.memory.zones_for(&self.request) {
+            mm.snapshot_refaults(mm.memory.zone(zone).node);
         }
         if sc.reclaimed > 0 {
             return Some(sc.reclaimed);
@@ -256,13 +254,13 @@ impl DirectReclaim {
             self.phase = Phase::Round;
             return None;
         }
-        if mm.variant().reclaim_vain_again && !std::mem::replace(&mut self.is_again, true) {
+        if mm.memory.variant().reclaim_vain_again && !std::mem::replace(&mut self.is_again, true) {
             self.phase = Phase::Round;
             self.begin(cx);
             return None;
         }
         // Where zones are given up one by one, that not all are is as good as a frame.
-        Some(u64::from(mm.variant().lru_by == LruBy::Zone && self.has_reclaimable))
+        Some(u64::from(mm.memory.variant().lru_by == LruBy::Zone && self.has_reclaimable))
     }
 }
 
@@ -277,33 +275,32 @@ impl Mm {
         let anon = if self.swap.free() > 0 { size(LruKind::InactiveAnon) } else { 0 };
         let gap = compact_gap(sc.order);
         let wants_more = sc.reclaimed < gap && size(LruKind::InactiveFile) + anon > gap;
-        if wants_more && self.variant.reclaim_gap_first {
+        if wants_more && self.memory.variant().reclaim_gap_first {
             return true;
         }
-        if self
-            .zones_up_to(node, sc.highest)
-            .any(|zone| self.compaction_suitable(zone, sc.order, sc.highest, Urgency::Normal) != Suitable::Skipped)
-        {
+        if self.memory.zones_up_to(node, sc.highest).any(|zone| {
+            self.memory.compaction_suitable(zone, sc.order, sc.highest, Urgency::Normal) != Suitable::Skipped
+        }) {
             return false;
         }
-        wants_more || self.variant.reclaim_gap_first
+        wants_more || self.memory.variant().reclaim_gap_first
     }
 
     /// Can compaction begin in a zone, or has it nothing to do there (`compaction_ready`)?
     fn compaction_ready(&self, zone: ZoneIndex, request: &AllocRequest) -> bool {
-        match self.compaction_suitable(zone, request.order, request.highest, Urgency::Normal) {
+        match self.memory.compaction_suitable(zone, request.order, request.highest, Urgency::Normal) {
             Suitable::Success => true,
             Suitable::Skipped => false,
             // More is left to kswapd, so that it is not reclaimed twice.
             Suitable::Continue => {
-                let mark = self.zones[zone].mark(Mark::High) + compact_gap(request.order);
-                self.has_above(zone, Order::BASE, mark, request.highest)
+                let mark = self.memory.zone(zone).mark(Mark::High) + compact_gap(request.order);
+                self.memory.has_above(zone, Order::BASE, mark, request.highest)
             }
         }
     }
 
     /// A task has reclaimed something on a node: its kswapd may try again.
     pub(crate) fn forgive_kswapd(&mut self, node: NodeId) {
-        self.nodes[node].kswapd.forgive();
+        self.memory.node_mut(node).kswapd.forgive();
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! The questions of reclaim to the page cache, and nothing else.
 
+use memory::{cx::Cx, event::Event, primitive};
 use units::Pfn;
 
 use super::{Reclaimer, ScanControl, active::Uses, folio::Tally};
 use crate::{
     Mm, Spaces,
     file::page_cache::{Marks, PageFlag},
-    memory::{cx::Cx, event::Event, primitive},
     space::{page_table::Level, spaces::Entry},
 };
 
@@ -29,12 +29,12 @@ pub(super) enum FileState {
 impl Mm {
     /// Is the folio dirty, or being written (`folio_check_dirty_writeback`)?
     pub(super) fn file_state(&self, head: Pfn) -> FileState {
-        self.cache.find(&self.frames, head).map_or(FileState::Gone, |(_, marks)| state_of(marks))
+        self.cache.find(&self.memory.frames, head).map_or(FileState::Gone, |(_, marks)| state_of(marks))
     }
 
     /// The state of a file's folio when reclaim meets it, before it decides anything: the meeting is counted.
     pub(super) fn note_file_state(&self, head: Pfn, tally: &mut Tally) -> FileState {
-        let Some((_, marks)) = self.cache.find(&self.frames, head) else { return FileState::Gone };
+        let Some((_, marks)) = self.cache.find(&self.memory.frames, head) else { return FileState::Gone };
         let [dirty, writeback, reclaim] =
             [PageFlag::Dirty, PageFlag::Writeback, PageFlag::Reclaim].map(|flag| marks.has(flag));
         tally.met.dirty += u64::from(dirty || writeback);
@@ -45,7 +45,7 @@ impl Mm {
 
     /// A folio that is being written: it goes as soon as that ends. Kswapd is told when it meets it again.
     pub(super) fn meet_file_writeback(&mut self, sc: &ScanControl, head: Pfn, tally: &mut Tally) {
-        let at = self.cache.place_of(&self.frames, head).expect("it is being written");
+        let at = self.cache.place_of(&self.memory.frames, head).expect("it is being written");
         if sc.by == Reclaimer::Kswapd && self.cache.has(at, PageFlag::Reclaim) && sc.meets_writeback {
             tally.met.immediate += 1;
         } else {
@@ -57,9 +57,9 @@ impl Mm {
     /// A dirty folio: the flusher writes it. Says whether it is to be kept out of the way until then, as opposed to the file
     /// system's refusal.
     pub(super) fn meet_file_dirty(&mut self, cx: &mut Cx, sc: &ScanControl, head: Pfn) -> bool {
-        let at = self.cache.place_of(&self.frames, head).expect("it is dirty");
+        let at = self.cache.place_of(&self.memory.frames, head).expect("it is dirty");
         // Since 4.12 only what is met for the second time.
-        let is_old = self.cache.has(at, PageFlag::Reclaim) || !self.variant.reclaim_sets_dirty_aside;
+        let is_old = self.cache.has(at, PageFlag::Reclaim) || !self.memory.variant().reclaim_sets_dirty_aside;
         let may_write = sc.by == Reclaimer::Kswapd && is_old && sc.meets_dirty;
         if !may_write {
             cx.count(Event::NrVmscanImmediateReclaim, 1);
@@ -100,7 +100,7 @@ impl Mm {
 
     /// A folio was on an active list, and is not any more (`folio_set_workingset`).
     pub(super) fn note_file_workingset(&mut self, head: Pfn) {
-        if let Some(at) = self.cache.place_of(&self.frames, head) {
+        if let Some(at) = self.cache.place_of(&self.memory.frames, head) {
             self.cache.mark(at, PageFlag::Workingset, true);
         }
     }

@@ -3,6 +3,14 @@
 //! Differs: every huge page is split, as for a swap device that takes base pages only; no lazily freed pages, no locked ones
 //! (`VM_LOCKED`).
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{FrameFlag, Held},
+    lru_kind::LruKind,
+    primitive::{self, TlbFlush},
+};
+use rules::variant::NewAnon;
 use units::{Order, Pfn};
 
 use super::{Met, Reclaimer, ScanControl, file::FileState};
@@ -12,14 +20,6 @@ use crate::{
         lru::Taken,
         pte::{Pte, SwapSlot},
     },
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::{FrameFlag, Held},
-        lru_kind::LruKind,
-        primitive::{self, TlbFlush},
-    },
-    rules::variant::NewAnon,
     space::{page_table::Level, spaces::Entry},
     swap::SlotFlag,
 };
@@ -76,7 +76,7 @@ impl Mm {
             primitive::scan_folios(cx, 1);
             tally.met_mapped = false;
             let fate = self.shrink_folio(spaces, cx, sc, (head, order), (&mut tally, tails));
-            let order = if self.frames.is_base_anon(head) { Order::BASE } else { order };
+            let order = if self.memory.frames.is_base_anon(head) { Order::BASE } else { order };
             let frames = u64::from(order.frames());
             // Who is mapped or in the swap cache makes shrinkers be asked for more.
             let weighs = if order == Order::BASE && tally.met_mapped { 2 } else { 1 };
@@ -89,7 +89,7 @@ impl Mm {
                     continue;
                 }
                 Fate::Activate => {
-                    self.frames.mark(head, FrameFlag::Active, true);
+                    self.memory.frames.mark(head, FrameFlag::Active, true);
                     tally.activated += frames;
                 }
                 Fate::Written => tally.written += frames,
@@ -109,7 +109,7 @@ impl Mm {
         self.free_folios(cx, &free);
         self.free_folios(cx, &lost);
         let is_all_dirty = tally.met.unqueued_dirty > 0 && tally.met.unqueued_dirty == taken.frames();
-        if is_all_dirty && self.variant.reclaim_sets_dirty_aside {
+        if is_all_dirty && self.memory.variant().reclaim_sets_dirty_aside {
             self.wake_flusher(cx);
         }
         sc.met.add(tally.met);
@@ -125,17 +125,17 @@ impl Mm {
         (head, order): (Pfn, Order),
         (tally, tails): (&mut Tally, &mut Vec<Pfn>),
     ) -> Fate {
-        if self.frames.has(head, FrameFlag::Dropped) || self.frames.has(head, FrameFlag::Locked) {
+        if self.memory.frames.has(head, FrameFlag::Dropped) || self.memory.frames.has(head, FrameFlag::Locked) {
             return Fate::Keep;
         }
-        if self.frames.is_file(head) {
+        if self.memory.frames.is_file(head) {
             return self.shrink_file(spaces, cx, sc, head, tally);
         }
         if let Some(slot) = self.swap.slot_of(head).filter(|slot| self.swap.has(*slot, SlotFlag::Writeback)) {
             return self.meet_writeback(sc, slot, tally);
         }
         let mapped = self.folio_mappings(head);
-        tally.met_mapped |= self.variant.slab_by_scanned;
+        tally.met_mapped |= self.memory.variant().slab_by_scanned;
         if mapped == 0 {
             // The control that unmaps it last, and has not flushed the TLB yet, frees it.
             return if self.swap.slot_of(head).is_some() {
@@ -155,17 +155,17 @@ impl Mm {
         if found != mapped {
             return self.activate(cx, head);
         }
-        if self.is_pinned(head) && self.swap.slot_of(head).is_none() && self.variant.reclaim_keeps_pinned {
+        if self.is_pinned(head) && self.swap.slot_of(head).is_none() && self.memory.variant().reclaim_keeps_pinned {
             return Fate::Keep;
         }
         if order == Order::HUGE {
-            if self.variant.split_counts_each {
+            if self.memory.variant().split_counts_each {
                 primitive::read_frames(cx, order);
             }
             if !self.can_split(head) {
                 return self.activate(cx, head);
             }
-            let is_whole = self.frames.map_count(head) > 0;
+            let is_whole = self.memory.frames.map_count(head) > 0;
             if !self.split_isolated(spaces, cx, head, tails) {
                 return self.activate(cx, head);
             }
@@ -232,7 +232,7 @@ impl Mm {
             return self.out_of_the_way();
         }
         let mapped = self.file_mappings(head);
-        tally.met_mapped |= mapped > 0 && self.variant.slab_by_scanned;
+        tally.met_mapped |= mapped > 0 && self.memory.variant().slab_by_scanned;
         let (references, found) = self.check_references(spaces, cx, head);
         match references {
             References::Activate => return Fate::Activate,
@@ -275,7 +275,7 @@ impl Mm {
 
     /// The fate of a folio that cannot go before it is written: since 4.12 reclaim does not meet it again soon.
     fn out_of_the_way(&self) -> Fate {
-        if self.variant.reclaim_sets_dirty_aside { Fate::Activate } else { Fate::Keep }
+        if self.memory.variant().reclaim_sets_dirty_aside { Fate::Activate } else { Fate::Keep }
     }
 
     fn activate(&mut self, cx: &mut Cx, head: Pfn) -> Fate {
@@ -288,16 +288,16 @@ impl Mm {
     /// Used through page tables or otherwise? Also says how many entries map it.
     fn check_references(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> (References, u32) {
         let uses = self.test_and_clear_used(spaces, cx, head);
-        let is_file = self.frames.is_file(head);
-        let was_marked = self.frames.has(head, FrameFlag::Referenced);
-        self.frames.mark(head, FrameFlag::Referenced, uses.used > 0);
+        let is_file = self.memory.frames.is_file(head);
+        let was_marked = self.memory.frames.has(head, FrameFlag::Referenced);
+        self.memory.frames.mark(head, FrameFlag::Referenced, uses.used > 0);
         let verdict = if uses.used == 0 {
             References::Reclaim
         } else if was_marked
             || uses.used > 1
             || (is_file && uses.is_executed)
             // Up to 5.8 anonymous memory in use stays active.
-            || (!is_file && self.variant.lru_new_anon == NewAnon::Active)
+            || (!is_file && self.memory.variant().lru_new_anon == NewAnon::Active)
         {
             References::Activate
         } else {
@@ -308,14 +308,14 @@ impl Mm {
 
     /// Do TLBs forget what is unmapped a run at a time, or each page by itself (`TTU_BATCH_FLUSH`)?
     fn unmap_flush(&self) -> TlbFlush {
-        if self.variant.reclaim_batches_flushes { TlbFlush::Later } else { TlbFlush::AtOnce }
+        if self.memory.variant().reclaim_batches_flushes { TlbFlush::Later } else { TlbFlush::AtOnce }
     }
 
     /// Every entry that maps a folio of the swap cache names its slot from now on.
     fn try_to_unmap(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, flush: TlbFlush) {
         let slot = self.swap.slot_of(head).expect("it has a slot");
         let mut is_dirty = false;
-        let entries = spaces.visit_mappings(&self.frames, head, |id, space, at| {
+        let entries = spaces.visit_mappings(&self.memory.frames, head, |id, space, at| {
             let Entry::Base(table, vpn) = at else { unreachable!("base pages are swapped") };
             let pte = &mut space.tables.ptes_mut(table)[Level::Pte.index(vpn)];
             is_dirty |= pte.is_dirty();

@@ -7,20 +7,21 @@
 
 mod by_zone;
 
+use memory::{
+    Memory,
+    bell::{RETRIES_MAX, Rest, Wish},
+    cx::Cx,
+    event::Event,
+    frame::Holdings,
+    lru_kind::LruKind,
+    step::{RUN, Step, Wait},
+};
+use rules::{gfp::Mark, variant::LruBy, zone::ZoneKind};
 use units::{NodeId, Order, Picos};
 
 use crate::{
     Mm, Spaces,
-    memory::{
-        bell::{RETRIES_MAX, Rest, Wish},
-        cx::Cx,
-        event::Event,
-        frame::Holdings,
-        lru_kind::LruKind,
-        step::{RUN, Step, Wait},
-    },
     reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
-    rules::{gfp::Mark, variant::LruBy, zone::ZoneKind},
 };
 
 /// A balanced node is looked at once more after a tenth of a second, before the thread really sleeps.
@@ -113,8 +114,8 @@ impl Kswapd {
 impl Mm {
     /// Goes on for some folios of a pass over the node's lists, or goes to sleep. Blocks on `Wait::Queue` until it is woken.
     pub fn step_kswapd(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
-        let is_by_zone = self.variant.lru_by == LruBy::Zone;
-        match std::mem::take(&mut self.nodes[node].kswapd.rest) {
+        let is_by_zone = self.memory.variant().lru_by == LruBy::Zone;
+        match std::mem::take(&mut self.memory.node_mut(node).kswapd.rest) {
             Rest::Asleep => Step::Block(Wait::Queue),
             Rest::Napping if is_by_zone => self.end_zone_nap(cx, node),
             Rest::Napping => self.end_nap(cx, node),
@@ -123,7 +124,7 @@ impl Mm {
                 Some(Run::ByZone(run)) => self.balance_by_zone(spaces, cx, node, run),
                 None if is_by_zone => self.begin_zone_run(node),
                 None => {
-                    let (daemon, wish) = (&self.kswapds[node], self.nodes[node].kswapd.last);
+                    let (daemon, wish) = (&self.kswapds[node], self.memory.node(node).kswapd.last);
                     let run = Balance::new(wish, (daemon.meets_writeback, daemon.meets_dirty));
                     self.balance(spaces, cx, node, run)
                 }
@@ -134,7 +135,7 @@ impl Mm {
     /// Kswapd goes on with a run in its next step.
     fn goes_on(&mut self, node: NodeId, run: Run) {
         self.kswapds[node].run = Some(run);
-        self.nodes[node].kswapd.rest = Rest::Awake;
+        self.memory.node_mut(node).kswapd.rest = Rest::Awake;
     }
 
     fn balance(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, mut run: Balance) -> Step<()> {
@@ -145,7 +146,7 @@ impl Mm {
             run.pass = Pass::Next;
         }
         if let Pass::Next = run.pass {
-            let is_balanced = self.is_balanced(node, Wish { order: run.sc.order, ..run.wish });
+            let is_balanced = self.memory.is_balanced(node, Wish { order: run.sc.order, ..run.wish });
             if !is_balanced && run.boost > 0 {
                 // What is needed now goes before what would be good to have.
                 run.boost = 0;
@@ -159,7 +160,7 @@ impl Mm {
             self.age_node(spaces, cx, node, &run.sc);
             run.sc.scanned = 0;
             run.sc.to_reclaim = self.kswapd_target(node, run.sc.highest);
-            let spares_slab = run.boost > 0 && self.variant.boost_spares_slab;
+            let spares_slab = run.boost > 0 && self.memory.variant().boost_spares_slab;
             let mut scan = NodeScan::new(self, node, &mut run.sc);
             scan.asks_shrinkers = !spares_slab;
             run.pass = Pass::Node { scan, before: run.sc.reclaimed };
@@ -179,7 +180,7 @@ impl Mm {
     fn end_pass(&mut self, cx: &mut Cx, node: NodeId, mut run: Balance, before: u64) -> Step<()> {
         let came = run.sc.reclaimed - before;
         if came > 0 {
-            self.nodes[node].kswapd.failures = 0;
+            self.memory.node_mut(node).kswapd.failures = 0;
         }
         let daemon = &mut self.kswapds[node];
         daemon.meets_writeback |= run.sc.met.is_all_writeback();
@@ -211,20 +212,20 @@ impl Mm {
     /// The run is over: what it began with is done, but for what was added meanwhile.
     fn end_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance, has_failed: bool) -> Step<()> {
         self.set_reclaim_active(node, run.wish.highest, false);
-        for zone in self.node_zones_mut(node).iter_mut().filter(|zone| zone.kind <= run.wish.highest) {
+        for zone in self.memory.node_zones_mut(node).iter_mut().filter(|zone| zone.kind <= run.wish.highest) {
             zone.boost -= zone.boost.min(run.boosts[zone.kind as usize]);
         }
         if run.boosts.iter().any(|boost| *boost > 0) {
             // Blocks were broken up: whole ones again (end of balance_pgdat, mm/vmscan.c, v5.0 to v6.1).
-            self.wake_kcompactd(cx, node, self.frames.blocks.order(), run.wish.highest);
+            self.memory.wake_kcompactd(cx, node, self.memory.frames.blocks.order(), run.wish.highest);
         }
         self.snapshot_refaults(node);
-        let bell = &mut self.nodes[node].kswapd;
+        let bell = &mut self.memory.node_mut(node).kswapd;
         bell.failures += u32::from(has_failed);
         // `reclaim_order < alloc_order`: it has given the order up, and rests on what is left of it.
         let gave_up = run.sc.order < run.wish.order;
         let wish = bell.wish;
-        let asked = self.rests_on(wish, run.wish.highest);
+        let asked = self.memory.rests_on(wish, run.wish.highest);
         let rests = if gave_up { Wish { order: run.sc.order, ..run.wish } } else { asked };
         // What it was woken for is compaction's to make now, whatever it rests on.
         let wanted = if gave_up { run.wish.order } else { asked.order };
@@ -239,17 +240,17 @@ impl Mm {
         }
         let daemon = &mut self.kswapds[node];
         (daemon.meets_writeback, daemon.meets_dirty, daemon.is_congested) = (false, false, false);
-        let bell = &mut self.nodes[node].kswapd;
+        let bell = &mut self.memory.node_mut(node).kswapd;
         (bell.last, bell.rest) = (wish, Rest::Napping);
         // Room was made: now blocks of the order wanted can be, and what was given up is worth another look.
         self.reset_isolation_suitable(cx, node);
-        self.wake_kcompactd(cx, node, wanted, wish.highest);
+        self.memory.wake_kcompactd(cx, node, wanted, wish.highest);
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 
     fn end_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
         self.wake_stalled(node);
-        let wish = self.nodes[node].kswapd.last;
+        let wish = self.memory.node(node).kswapd.last;
         if !self.may_sleep(node, wish) {
             return self.begin_again(cx, node, wish);
         }
@@ -259,8 +260,8 @@ impl Mm {
     /// Another run at once: for those who have asked meanwhile, or for the same.
     fn begin_again(&mut self, cx: &mut Cx, node: NodeId, wish: Wish) -> Step<()> {
         cx.count(Event::KswapdHighWmarkHitQuickly, 1);
-        let nothing = Wish { order: Order::BASE, highest: self.unasked_zone(wish.highest) };
-        let bell = &mut self.nodes[node].kswapd;
+        let nothing = Wish { order: Order::BASE, highest: self.memory.unasked_zone(wish.highest) };
+        let bell = &mut self.memory.node_mut(node).kswapd;
         let wish = bell.wish.take().unwrap_or(nothing);
         bell.begin(wish);
         Step::More
@@ -269,13 +270,14 @@ impl Mm {
     /// `prepare_kswapd_sleep`. From 4.8 to 4.11 a zone below its High mark and its lowmem reserve, such as a small DMA zone,
     /// keeps kswapd from the sleep before which it would wake kcompactd.
     fn may_sleep(&self, node: NodeId, wish: Wish) -> bool {
-        let is_ready = if self.variant.kswapd_needs_all_zones { Self::are_all_balanced } else { Self::is_balanced };
-        self.nodes[node].kswapd.failures >= RETRIES_MAX || is_ready(self, node, wish)
+        let is_ready =
+            if self.memory.variant().kswapd_needs_all_zones { Memory::are_all_balanced } else { Memory::is_balanced };
+        self.memory.node(node).kswapd.failures >= RETRIES_MAX || is_ready(&self.memory, node, wish)
     }
 
     /// Frames of a node that kswapd reclaims in a pass: as many as its High marks (`kswapd_shrink_node`).
     fn kswapd_target(&self, node: NodeId, highest: ZoneKind) -> u64 {
-        let its = self.node_zones(node).iter().filter(|zone| zone.kind <= highest);
+        let its = self.memory.node_zones(node).iter().filter(|zone| zone.kind <= highest);
         its.map(|zone| zone.mark(Mark::High).max(RUN)).sum()
     }
 
@@ -293,14 +295,14 @@ impl Mm {
 
     /// CPUs keep less of the zones for which it reclaims, so that what it frees can be seen and had by all.
     fn set_reclaim_active(&mut self, node: NodeId, highest: ZoneKind, is_active: bool) {
-        let yields = self.variant.pcp_yields_to_reclaim;
-        for zone in self.node_zones_mut(node).iter_mut().filter(|zone| yields && zone.kind <= highest) {
+        let yields = self.memory.variant().pcp_yields_to_reclaim;
+        for zone in self.memory.node_zones_mut(node).iter_mut().filter(|zone| yields && zone.kind <= highest) {
             zone.set_reclaim_active(is_active);
         }
     }
 
     fn note_boosts(&self, node: NodeId, run: &mut Balance) {
-        for zone in self.node_zones(node).iter().filter(|zone| zone.kind <= run.wish.highest) {
+        for zone in self.memory.node_zones(node).iter().filter(|zone| zone.kind <= run.wish.highest) {
             run.boosts[zone.kind as usize] = zone.boost;
         }
         run.boost = run.boosts.iter().sum();

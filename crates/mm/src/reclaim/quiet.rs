@@ -6,22 +6,22 @@
 //! active, as it cannot be split; a base page of the swap cache stays. The steps here do what those of a pass do, at their prices
 //! and in their order, but on a copy of the lists that is next to itself in memory (`lru/quiet.rs`).
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{Frame, FrameFlag, SpaceId},
+    lru_kind::LruKind,
+    primitive,
+    step::RUN,
+};
+use rules::variant::LruBy;
 use units::{CpuId, Pfn};
 
 use super::{NodeScan, Phase, Reclaimer, ScanControl};
 use crate::{
     Mm, Spaces,
     folio::lru::{Quiet, QuietFolio, QuietLists},
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::{Frame, FrameFlag, SpaceId},
-        lru_kind::LruKind,
-        primitive,
-        step::RUN,
-    },
     reclaim::shrinker::SlabScan,
-    rules::variant::LruBy,
     space::page_table::Pmd,
 };
 
@@ -53,7 +53,7 @@ impl NodeScan {
                 Turn::Left => break,
             }
         }
-        mm.lru.settle(&mut mm.frames, lruvec, &mut quiet.lists);
+        mm.lru.settle(&mut mm.memory.frames, lruvec, &mut quiet.lists);
         mm.lru.lruvec_mut(lruvec).quiet = Some(quiet);
         is_any
     }
@@ -67,7 +67,7 @@ impl NodeScan {
             Phase::Count | Phase::Folios { .. } | Phase::Slab(_) => return Turn::Left,
         };
         let Some(at) = (next..LruKind::ALL.len()).find(|at| self.amounts.left[*at] > 0) else {
-            self.amounts.trim(self.reclaimed, sc, mm.variant().reclaim_trims_again);
+            self.amounts.trim(self.reclaimed, sc, mm.memory.variant().reclaim_trims_again);
             self.phase = if self.amounts.is_over { Phase::Age } else { Phase::Lists { next: 0 } };
             return Turn::Passed;
         };
@@ -84,7 +84,7 @@ impl NodeScan {
             return Turn::Taken;
         }
         if !self.may_age_quiet(mm, lists) {
-            sc.spared_active |= mm.variant().reclaim_ages_by_pass;
+            sc.spared_active |= mm.memory.variant().reclaim_ages_by_pass;
             return Turn::Passed;
         }
         mm.age_quiet(cx, (self.lruvec, lists), run);
@@ -93,7 +93,7 @@ impl NodeScan {
 
     /// [`Self::may_age`] of anonymous memory.
     fn may_age_quiet(&self, mm: &Mm, lists: &QuietLists) -> bool {
-        let by_pass = mm.variant().reclaim_ages_by_pass;
+        let by_pass = mm.memory.variant().reclaim_ages_by_pass;
         if by_pass { self.amounts.may_deactivate[0] } else { mm.is_low(self.lruvec, lists.frames, false) }
     }
 
@@ -118,9 +118,9 @@ impl Mm {
         if !self.pins.has_any || (of.quiet.is_none() && !of.patience.is_over()) {
             return None;
         }
-        let is_plain = self.variant.lru_by == LruBy::Node
-            && self.variant.inactive_by_lists
-            && !self.variant.slab_by_scanned
+        let is_plain = self.memory.variant().lru_by == LruBy::Node
+            && self.memory.variant().inactive_by_lists
+            && !self.memory.variant().slab_by_scanned
             && self.swap.is_on()
             && self.batch_goes_elsewhere(cx.cpu(), lruvec)
             && self.zones_of(lruvec).all(|zone| self.lru.zone_isolated(zone, false) == 0)
@@ -171,8 +171,8 @@ impl Mm {
                 {
                     quiet.mapped_by.push((id, spaces.get(id)?.tables.huge_changes()));
                 }
-                let links = self.frames.links(head);
-                quiet.lists.add(folio, self.zones[folio.zone].kind, links, is_active);
+                let links = self.memory.frames.links(head);
+                quiet.lists.add(folio, self.memory.zone(folio.zone).kind, links, is_active);
                 next = Some(links.next);
             }
         }
@@ -181,13 +181,13 @@ impl Mm {
 
     /// Is a folio one of which a look changes nothing but its place? Also who maps it.
     fn quiet_folio(&self, spaces: &Spaces, head: Pfn, is_active: bool) -> Option<(QuietFolio, Option<SpaceId>)> {
-        let is_free_of = |flag| !self.frames.has(head, flag);
+        let is_free_of = |flag| !self.memory.frames.has(head, flag);
         if !self.is_pinned(head)
             || ![FrameFlag::Dropped, FrameFlag::Locked, FrameFlag::Referenced].into_iter().all(is_free_of)
         {
             return None;
         }
-        let Frame::Anon { vpn, order, .. } = self.frames.get(head) else { return None };
+        let Frame::Anon { vpn, order, .. } = self.memory.frames.get(head) else { return None };
         let (zone, frames, mapped) = (self.zone_position(head), order.frames(), self.folio_mappings(head));
         let slot = self.swap.slot_of(head);
         if frames == 1 {
@@ -201,7 +201,7 @@ impl Mm {
         let mapping = *spaces.mappings(self, head).first()?;
         let space = spaces.get(mapping.space)?;
         let Pmd::Huge(huge) = space.tables.pmd_of(vpn) else { return None };
-        let activates = !self.variant.reclaim_keeps_pinned;
+        let activates = !self.memory.variant().reclaim_keeps_pinned;
         let is_unused = huge.pfn() == head && !huge.is_accessed();
         is_unused.then_some((QuietFolio { head, zone, frames, entries: 1, activates }, Some(mapping.space)))
     }
@@ -209,7 +209,7 @@ impl Mm {
     /// Are all new folios of a CPU for other lists than these? What drains them, first of all, changes these in no way then.
     fn batch_goes_elsewhere(&self, cpu: CpuId, lruvec: usize) -> bool {
         let is_for_others = |head: &Pfn| {
-            !self.frames.has(*head, FrameFlag::Dropped) && self.lru.of_zone(self.zone_position(*head)) != lruvec
+            !self.memory.frames.has(*head, FrameFlag::Dropped) && self.lru.of_zone(self.zone_position(*head)) != lruvec
         };
         self.lru.batch(cpu).iter().all(is_for_others)
     }
@@ -246,7 +246,7 @@ impl Mm {
         }
         primitive::scan_folios(cx, taken.folios());
         primitive::scan_ptes(cx, taken.entries());
-        if self.variant.split_counts_each {
+        if self.memory.variant().split_counts_each {
             // Each huge folio, as its entry was read and says that nothing uses it.
             (0..taken.entries()).for_each(|_| primitive::read_frames(cx, units::Order::HUGE));
         }

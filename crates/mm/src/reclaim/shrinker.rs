@@ -3,14 +3,11 @@
 //!
 //! Each owner of memory that is on no LRU list is asked for objects, the more the harder memory is needed.
 
+use memory::{cx::Cx, event::Event, per_node::PerNode, step::Step};
+use rules::machine::MachineSpec;
 use units::{NodeId, Order};
 
-use crate::{
-    MachineSpec, Mm, PerNode, Spaces,
-    file::page_cache::LeftOfInodes,
-    guest::balloon::Leak,
-    memory::{cx::Cx, event::Event, step::Step},
-};
+use crate::{Mm, Spaces, file::page_cache::LeftOfInodes, guest::balloon::Leak};
 
 /// Objects that a shrinker is asked for at once, if it does not say otherwise.
 // SHRINK_BATCH, mm/vmscan.c (v6.1).
@@ -196,7 +193,7 @@ impl Turn {
         }
         let deferred = std::mem::take(mm.shrinkers.deferred_mut(shrinker, node));
         let batch = shrinker.batch(mm);
-        let rules = mm.variant();
+        let rules = mm.memory.variant();
         let rules = ShareRules {
             least: if rules.slab_scans_a_batch { batch } else { 0 },
             deferred_by_priority: rules.slab_deferred_by_priority,

@@ -6,19 +6,16 @@
 //! A huge folio becomes base folios. Whoever maps it by a huge entry maps it by base entries after; the frames that nobody
 //! maps are freed.
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{FamilyId, Frame, FrameFlag},
+    primitive,
+};
+use rules::gfp::Mobility;
 use units::{NodeId, Order, Pfn, Vpn};
 
-use crate::{
-    Mm, Spaces,
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::{FamilyId, Frame, FrameFlag},
-        primitive,
-    },
-    rules::gfp::Mobility,
-    space::spaces::Entry,
-};
+use crate::{Mm, Spaces, space::spaces::Entry};
 
 /// The result of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +43,16 @@ impl Mm {
     /// Takes a huge anonymous folio apart (`split_huge_page`). The caller holds the mmap lock of nobody: mappings are changed
     /// under the locks of page tables.
     pub fn split_folio(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Split {
-        let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
-            unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
+        let Frame::Anon { family, vpn, order: Order::HUGE } = self.memory.frames.get(head) else {
+            unreachable!("frame {head} is no huge folio, but {:?}", self.memory.frames.get(head));
         };
-        if self.frames.has(head, FrameFlag::InBatch) {
+        if self.memory.frames.has(head, FrameFlag::InBatch) {
             // It may be in this CPU's (`lru_add_drain` in `split_huge_page_to_list`).
             self.lru_add_drain(cx);
         }
-        let is_loose = self.frames.has(head, FrameFlag::InBatch) || self.frames.has(head, FrameFlag::Locked);
-        if is_loose || !self.can_split(head) || !self.frames.has(head, FrameFlag::OnLru) {
+        let is_loose =
+            self.memory.frames.has(head, FrameFlag::InBatch) || self.memory.frames.has(head, FrameFlag::Locked);
+        if is_loose || !self.can_split(head) || !self.memory.frames.has(head, FrameFlag::OnLru) {
             cx.count(Event::ThpSplitPageFailed, 1);
             return Split::Busy;
         }
@@ -70,8 +68,8 @@ impl Mm {
     /// Splits a folio that the caller has taken off its list: so are the base folios after, and those behind the head come to
     /// `tails`, the last one first. A head without mappings is [`FrameFlag::Dropped`]. False when another task holds the folio.
     pub(crate) fn split_isolated(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, tails: &mut Vec<Pfn>) -> bool {
-        let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
-            unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
+        let Frame::Anon { family, vpn, order: Order::HUGE } = self.memory.frames.get(head) else {
+            unreachable!("frame {head} is no huge folio, but {:?}", self.memory.frames.get(head));
         };
         let is_split = self.can_split(head) && self.split_mappings(spaces, cx, head, vpn);
         cx.count(if is_split { Event::ThpSplitPage } else { Event::ThpSplitPageFailed }, 1);
@@ -84,16 +82,16 @@ impl Mm {
     /// Up to 4.4 a huge folio has no base entries: it falls apart with the first huge entry that does, for all who map it, also
     /// where it waits in the batch of any CPU (`__split_huge_page_pmd`).
     pub(crate) fn split_with_pmd(&mut self, cx: &mut Cx, head: Pfn) {
-        let Frame::Anon { family, vpn, order: Order::HUGE } = self.frames.get(head) else {
-            unreachable!("frame {head} is no huge folio, but {:?}", self.frames.get(head));
+        let Frame::Anon { family, vpn, order: Order::HUGE } = self.memory.frames.get(head) else {
+            unreachable!("frame {head} is no huge folio, but {:?}", self.memory.frames.get(head));
         };
-        let parts = match [FrameFlag::InBatch, FrameFlag::OnLru].map(|flag| self.frames.has(head, flag)) {
+        let parts = match [FrameFlag::InBatch, FrameFlag::OnLru].map(|flag| self.memory.frames.has(head, flag)) {
             [true, _] => Parts::FromBatch,
             [_, true] => Parts::OnList,
             // Reclaim or khugepaged has it.
             _ => return,
         };
-        if !self.frames.has(head, FrameFlag::Locked) && self.frames.map_count(head) == 0 {
+        if !self.memory.frames.has(head, FrameFlag::Locked) && self.memory.frames.map_count(head) == 0 {
             self.take_apart(cx, head, (family, vpn), parts);
             cx.count(Event::ThpSplitPage, 1);
         }
@@ -128,20 +126,20 @@ impl Mm {
                 }
             }
         }
-        if !self.variant.thp_splits_at_once {
+        if !self.memory.variant().thp_splits_at_once {
             primitive::walk_rmap(cx, Order::HUGE.frames().into());
             primitive::write_ptes(cx, entries);
             primitive::count_mappings(cx, entries);
         }
-        debug_assert!(self.frames.map_count(head) == 0, "page {vpn:?} is mapped by base entries only");
+        debug_assert!(self.memory.frames.map_count(head) == 0, "page {vpn:?} is mapped by base entries only");
         true
     }
 
     /// The frames become folios of their own, those that are mapped, the others free; how many are (`__split_huge_page`).
     fn take_apart(&mut self, cx: &mut Cx, head: Pfn, (family, vpn): (FamilyId, Vpn), parts: Parts) -> u32 {
         let counts = self.rmap.take_base_counts(head);
-        let (zone, is_active) = (self.zone_position(head), self.frames.has(head, FrameFlag::Active));
-        let is_referenced = self.frames.has(head, FrameFlag::Referenced);
+        let (zone, is_active) = (self.zone_position(head), self.memory.frames.has(head, FrameFlag::Active));
+        let is_referenced = self.memory.frames.has(head, FrameFlag::Referenced);
         let is_workingset = self.swap.is_workingset(head);
         let is_pinned = self.is_pinned(head);
         let (mut tails, mut unmapped) = (Vec::new(), Vec::new());
@@ -153,16 +151,16 @@ impl Mm {
                 unmapped.push(pfn);
                 continue;
             }
-            self.frames.set(pfn, Frame::Anon { family, vpn: vpn.plus(n.into()), order: Order::BASE });
+            self.memory.frames.set(pfn, Frame::Anon { family, vpn: vpn.plus(n.into()), order: Order::BASE });
             self.set_base_mappings(pfn, count);
             self.swap.forget(pfn);
             if is_workingset {
                 self.swap.set_workingset(pfn);
             }
-            self.frames.mark(pfn, FrameFlag::Referenced, is_referenced);
-            self.frames.mark(pfn, FrameFlag::Active, is_active);
-            self.frames.mark(pfn, FrameFlag::Pinned, is_pinned);
-            self.frames.mark(pfn, FrameFlag::Dropped, count == 0);
+            self.memory.frames.mark(pfn, FrameFlag::Referenced, is_referenced);
+            self.memory.frames.mark(pfn, FrameFlag::Active, is_active);
+            self.memory.frames.mark(pfn, FrameFlag::Pinned, is_pinned);
+            self.memory.frames.mark(pfn, FrameFlag::Dropped, count == 0);
             if n > 0 {
                 tails.push(pfn);
             }
@@ -171,7 +169,7 @@ impl Mm {
         match parts {
             Parts::OnList => self.lru_split(cx, (zone, head), is_active, (&tails, unmapped.len()), is_head_mapped),
             Parts::FromBatch => {
-                self.frames.mark(head, FrameFlag::InBatch, true);
+                self.memory.frames.mark(head, FrameFlag::InBatch, true);
                 self.lru_split_waiting(cx, zone, is_active, (&tails, unmapped.len()));
             }
             Parts::Isolated(all) => {
@@ -189,8 +187,8 @@ impl Mm {
             // It leaves the list on its own.
             self.charge_lru_moves(cx, zone, 1);
             primitive::uncharge(cx);
-            self.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
-            self.free(cx, *pfn, Order::BASE);
+            self.memory.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+            self.memory.free(cx, *pfn, Order::BASE);
         }
         u32::try_from(unmapped.len()).expect("at most 512")
     }
@@ -202,15 +200,15 @@ impl Mm {
 
     /// Those of a node.
     pub(crate) fn deferred_split_count_of(&self, node: NodeId) -> u64 {
-        if self.nodes.count() == 1 {
+        if self.memory.nodes().count() == 1 {
             return self.rmap.deferred_splits().len() as u64;
         }
-        self.rmap.deferred_splits().filter(|head| self.node_of(*head) == node).count() as u64
+        self.rmap.deferred_splits().filter(|head| self.memory.node_of(*head) == node).count() as u64
     }
 
     /// Up to where in the queue the oldest `most` of a node are; before everything if there are none.
     pub(crate) fn deferred_split_place(&self, node: NodeId, most: u64) -> u64 {
-        let its = self.rmap.deferred_until(u64::MAX).filter(|(_, head)| self.node_of(*head) == node);
+        let its = self.rmap.deferred_until(u64::MAX).filter(|(_, head)| self.memory.node_of(*head) == node);
         its.take(usize::try_from(most).unwrap_or(usize::MAX)).last().map_or(0, |(place, _)| place)
     }
 
@@ -218,7 +216,7 @@ impl Mm {
     /// other, so that the last of a batch is the first to be split.
     pub(crate) fn next_deferred_split(&self, node: NodeId, until: u64) -> Option<(u64, Pfn)> {
         let mut waiting = self.rmap.deferred_until(until).rev();
-        waiting.find(|(_, head)| self.node_of(*head) == node)
+        waiting.find(|(_, head)| self.memory.node_of(*head) == node)
     }
 
     /// Splits a huge page that waits for it: the frames freed. One that cannot be split waits behind all others.

@@ -1,23 +1,22 @@
+use memory::{
+    cost::Prices,
+    cx::Circumstances,
+    event::Counters,
+    frame::{ControlId, FrameFlag, SpaceId},
+    pageblock::MigrateType,
+    tlb::{Running, Shootdowns},
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::Settings,
+};
 use units::{Bytes, CpuId, NodeId, Pfn, Time};
 
 use super::*;
 use crate::{
-    SpaceId,
     fault::{Access, touch::Touch},
     folio::lru::Taken,
-    memory::{
-        cost::Prices,
-        cx::Circumstances,
-        event::Counters,
-        frame::{ControlId, FrameFlag},
-        pageblock::MigrateType,
-        tlb::{Running, Shootdowns},
-    },
-    rules::{
-        machine::{MachineSpec, NodeSpec, ZoneSpec},
-        variant::named,
-        zone::Settings,
-    },
     space::address_space::{AddressSpace, MMAP_BASE},
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
@@ -81,9 +80,12 @@ fn the_second_use_activates() {
     let mut files = Files::new(64);
     let head = *files.mm.lru.lruvecs()[0].list(LruKind::InactiveFile).last().as_ref().unwrap();
     files.at(|mm, cx| mm.mark_page_accessed(cx, head));
-    assert_eq!((files.frames(LruKind::ActiveFile), files.mm.frames.has(head, FrameFlag::Referenced)), (0, true));
+    assert_eq!((files.frames(LruKind::ActiveFile), files.mm.memory.frames.has(head, FrameFlag::Referenced)), (0, true));
     files.at(|mm, cx| mm.mark_page_accessed(cx, head));
-    assert_eq!((files.frames(LruKind::ActiveFile), files.mm.frames.has(head, FrameFlag::Referenced)), (1, false));
+    assert_eq!(
+        (files.frames(LruKind::ActiveFile), files.mm.memory.frames.has(head, FrameFlag::Referenced)),
+        (1, false)
+    );
     assert_eq!(files.counters.get(Event::Pgactivate), 1);
 }
 
@@ -96,7 +98,7 @@ fn a_pass_takes_the_oldest_of_its_part_of_the_list() {
     files.pass(&mut sc);
     assert_eq!((sc.scanned, sc.reclaimed), (64, 64), "4,096 pages, 1/2^6 of them");
     assert_eq!(files.frames(LruKind::InactiveFile), 4032);
-    assert!(!files.mm.frames.is_file(oldest));
+    assert!(!files.mm.memory.frames.is_file(oldest));
     let counts = [Event::PgscanDirect, Event::PgscanFile, Event::PgstealDirect, Event::PgstealFile, Event::PgscanAnon];
     assert_eq!(counts.map(|event| files.counters.get(event)), [64, 64, 64, 64, 0]);
 }
@@ -105,7 +107,7 @@ fn a_pass_takes_the_oldest_of_its_part_of_the_list() {
 fn the_active_list_is_aged_when_too_little_is_inactive() {
     let mut files = Files::new(512);
     let heads: Vec<Pfn> =
-        files.mm.lru.lruvecs()[0].list(LruKind::InactiveFile).iter(&files.mm.frames).take(300).collect();
+        files.mm.lru.lruvecs()[0].list(LruKind::InactiveFile).iter(&files.mm.memory.frames).take(300).collect();
     for head in heads {
         files.at(|mm, cx| mm.mark_page_accessed(cx, head));
         files.at(|mm, cx| mm.mark_page_accessed(cx, head));
@@ -190,9 +192,9 @@ fn what_a_list_came_to_says_something_of_its_zone() {
     let mut files = Files::of("v4.1", 32);
     let mut after = |by, met| {
         let sc = ScanControl { met, ..ScanControl::new(by, Order::BASE, ZoneKind::Movable) };
-        files.mm.zones[ZoneIndex(0)].reclaim = crate::memory::zone_state::ZoneReclaim::default();
+        files.mm.memory.zone_mut(ZoneIndex(0)).reclaim = memory::zone_state::ZoneReclaim::default();
         let wait = files.at(|mm, cx| mm.end_zone_list(cx, &sc, ZoneIndex(0)));
-        let flags = files.mm.zones[ZoneIndex(0)].reclaim;
+        let flags = files.mm.memory.zone(ZoneIndex(0)).reclaim;
         ([flags.meets_writeback, flags.meets_dirty, flags.is_congested], wait)
     };
     let taken = Met { taken: 32, ..Met::default() };
@@ -210,7 +212,7 @@ fn what_a_list_came_to_says_something_of_its_zone() {
 fn anonymous_memory_of_a_large_zone_may_be_active_for_the_greater_part() {
     let low = |rules: &str, gib: u64| {
         let mut files = Files::of(rules, 32);
-        files.mm.zones[ZoneIndex(0)].managed = gib << 18;
+        files.mm.memory.zone_mut(ZoneIndex(0)).managed = gib << 18;
         files.mm.lru.set_sizes_for_test([100, 299, 100, 101]);
         [false, true].map(|is_file| files.mm.inactive_is_low(0, is_file))
     };
@@ -243,7 +245,7 @@ fn reclaim_mapped(files: &mut Files, pages: u64) -> (Shootdowns, Shootdowns) {
         was_preempted: false,
         alone_until: Time(0),
     });
-    let (list, mut taken) = ((0, LruKind::of_new_anon(mm.variant().lru_new_anon)), Taken::default());
+    let (list, mut taken) = ((0, LruKind::of_new_anon(mm.memory.variant().lru_new_anon)), Taken::default());
     mm.isolate_folios(&mut cx, list, pages, ZoneKind::Movable, &mut taken);
     for head in taken.as_slice() {
         mm.test_and_clear_used(&mut spaces, &mut cx, *head);
@@ -272,7 +274,7 @@ fn long_lists() -> Settings {
 
 /// Movable frames on the first CPU's list, from the tail, where it gives back.
 fn listed(files: &Files) -> Vec<Pfn> {
-    let (pcp, rules) = (&files.mm.zones[ZoneIndex(0)].pcps[0], files.mm.variant());
+    let (pcp, rules) = (&files.mm.memory.zone(ZoneIndex(0)).pcps[0], files.mm.memory.variant());
     pcp.lists(rules.pcp_lists).nth(MigrateType::Movable as usize).unwrap().blocks().to_vec()
 }
 
@@ -309,9 +311,9 @@ fn who_reclaims_waits_for_kswapd_the_sooner_the_higher_marks_are_raised() {
     // allow_direct_reclaim() adds up min_wmark_pages(), which holds watermark_boost (mm/vmscan.c, v5.0 to v6.1).
     let mut files = Files::new(1000);
     let node = NodeId(0);
-    let (free, min) = (files.mm.zones()[0].buddy.free_frames(), files.mm.zones()[0].marks.min.0);
+    let (free, min) = (files.mm.memory.zones()[0].buddy.free_frames(), files.mm.memory.zones()[0].marks.min.0);
     for (boost, may) in [(0, true), (2 * free - min - 2, true), (2 * free - min, false)] {
-        files.mm.zones[crate::memory::pageblock::ZoneIndex(0)].boost = boost;
+        files.mm.memory.zone_mut(memory::pageblock::ZoneIndex(0)).boost = boost;
         assert_eq!(files.at(|mm, cx| mm.may_reclaim_directly(cx, node)), may, "{boost} above {min}, {free} free");
     }
 }

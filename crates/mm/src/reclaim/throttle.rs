@@ -3,21 +3,19 @@
 //! Differs: a task that waits for kswapd looks each tick whether it may go on, and so do kernel threads; zones that are given up
 //! do not count as reserves, as since 4.2.
 
+use memory::{bell::RETRIES_MAX, cx::Cx, event::Event, pageblock::ZoneIndex, step::TICK};
+use rules::{
+    gfp::{AllocRequest, Mark},
+    variant::LruBy,
+    zone::ZoneKind,
+};
 use units::{NodeId, Picos, Time};
 
-use crate::{
-    Mm,
-    memory::{bell::RETRIES_MAX, cx::Cx, event::Event, pageblock::ZoneIndex, step::TICK},
-    rules::{
-        gfp::{AllocRequest, Mark},
-        variant::LruBy,
-        zone::ZoneKind,
-    },
-};
+use crate::Mm;
 
 /// Pages that one reclaimer takes off a list at once.
 const RUN_PAGES: usize = 32;
-const _: () = assert!(RUN_PAGES as u64 == crate::memory::step::RUN);
+const _: () = assert!(RUN_PAGES as u64 == memory::step::RUN);
 /// `VMSCAN_THROTTLE_ISOLATED`: HZ/50.
 const ISOLATED: Picos = Picos::from_micros(20_000);
 /// `VMSCAN_THROTTLE_WRITEBACK`: HZ/10.
@@ -29,7 +27,7 @@ impl Mm {
     /// Until when a reclaimer sleeps who meets pages again that are being written: some of them are done then
     /// (`VMSCAN_THROTTLE_WRITEBACK`).
     pub(crate) fn writeback_throttle(&self, cx: &Cx) -> Time {
-        if !self.variant.reclaim_throttles {
+        if !self.memory.variant().reclaim_throttles {
             return self.congestion_wait(cx, CONGESTION);
         }
         let most = cx.now() + WRITEBACK;
@@ -40,7 +38,7 @@ impl Mm {
 
     /// The instant until when a reclaimer or compaction sleeps because too much is off the lists (`VMSCAN_THROTTLE_ISOLATED`).
     pub(crate) fn isolated_throttle(&self, cx: &Cx) -> Time {
-        if self.variant.reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx, CONGESTION) }
+        if self.memory.variant().reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx, CONGESTION) }
     }
 
     /// Until when one sleeps who waits for a disk: a while, or until its queue is long no more (`congestion_wait`).
@@ -60,7 +58,7 @@ impl Mm {
     /// the disk (`VMSCAN_THROTTLE_CONGESTED`).
     pub(super) fn congested_throttle(&self, cx: &Cx, node: NodeId) -> Option<Time> {
         let is_congested = self.kswapds[node].is_congested();
-        if self.variant.reclaim_throttles {
+        if self.memory.variant().reclaim_throttles {
             return (is_congested && !self.skips_throttle(node)).then(|| cx.now() + TICK);
         }
         self.wait_iff_congested(cx, is_congested, CONGESTION)
@@ -69,10 +67,10 @@ impl Mm {
     /// Is there no use in waiting for what a node's files wait for (`skip_throttle_noprogress`)? So it is as long as little of
     /// what could be reclaimed is dirty.
     pub(super) fn skips_throttle(&self, node: NodeId) -> bool {
-        if self.nodes[node].kswapd.failures() >= RETRIES_MAX {
+        if self.memory.node(node).kswapd.failures() >= RETRIES_MAX {
             return true;
         }
-        let its = self.nodes[node].zones();
+        let its = self.memory.node(node).zones();
         let reclaimable: u64 = its.map(|zone| self.reclaimable_frames(zone)).sum();
         let counts = self.node_file_counts(node);
         2 * (counts.dirty + counts.writeback) <= reclaimable
@@ -80,17 +78,17 @@ impl Mm {
 
     /// Is there enough left of a node's reserves for those who make memory free (`allow_direct_reclaim`)?
     pub(crate) fn has_reserves(&self, node: NodeId) -> bool {
-        if self.nodes[node].kswapd.failures() >= RETRIES_MAX {
+        if self.memory.node(node).kswapd.failures() >= RETRIES_MAX {
             return true;
         }
         // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have all reclaimers wait for ever.
-        let counts = |zone: &ZoneIndex| match self.variant.lru_by {
+        let counts = |zone: &ZoneIndex| match self.memory.variant().lru_by {
             LruBy::Zone => self.is_reclaimable(*zone),
             LruBy::Node => self.reclaimable_frames(*zone) > 0,
         };
-        let with_pages = self.zones_up_to(node, ZoneKind::Normal).filter(counts);
+        let with_pages = self.memory.zones_up_to(node, ZoneKind::Normal).filter(counts);
         let (free, min) = with_pages.fold((0, 0), |(free, min), zone| {
-            (free + self.zones[zone].buddy.free_frames(), min + self.zones[zone].mark(Mark::Min))
+            (free + self.memory.zone(zone).free_frames(), min + self.memory.zone(zone).mark(Mark::Min))
         });
         min == 0 || free > min / 2
     }
@@ -99,18 +97,18 @@ impl Mm {
     pub(super) fn may_reclaim_directly(&mut self, cx: &mut Cx, node: NodeId) -> bool {
         let has_reserves = self.has_reserves(node);
         if !has_reserves {
-            self.rouse_kswapd(cx, node);
+            self.memory.rouse_kswapd(cx, node);
         }
         has_reserves
     }
 
     /// Must a direct reclaimer wait, and is this the first time for its request?
     pub(super) fn is_throttled(&mut self, cx: &mut Cx, request: &AllocRequest, has_waited: bool) -> bool {
-        let zones = self.zones_for(request);
-        let Some(zone) = zones.into_iter().find(|zone| self.zones[*zone].kind <= ZoneKind::Normal) else {
+        let zones = self.memory.zones_for(request);
+        let Some(zone) = zones.into_iter().find(|zone| self.memory.zone(*zone).kind <= ZoneKind::Normal) else {
             return false;
         };
-        let node = self.zones[zone].node;
+        let node = self.memory.zone(zone).node;
         if self.may_reclaim_directly(cx, node) {
             return false;
         }

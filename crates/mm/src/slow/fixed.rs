@@ -4,14 +4,14 @@
 //! Phases have numbers in the order of the kernel's function. What each does is the same as later (`slow.rs`); here is what comes
 //! after it.
 
+use memory::{cx::Cx, step::Wait};
+use rules::gfp::{COSTLY, Effort, Mobility};
 use units::{Order, Picos};
 
 use super::{AllocControl, DirectCompact, DirectReclaim, Next, Phase};
 use crate::{
     Mm,
     compact::{CompactPriority, CompactResult, Compacted, Contention},
-    memory::{cx::Cx, step::Wait},
-    rules::gfp::{COSTLY, Effort, Mobility},
 };
 
 /// How long a task waits at most for a disk with a long queue, before it begins again.
@@ -76,7 +76,7 @@ impl AllocControl {
     /// From the head of the loop, after some of what is being written is, where reclaim has met little else in the zone that
     /// would serve first.
     fn begin_again(&self, mm: &Mm, cx: &Cx) -> Next {
-        let preferred = mm.zones_for(&self.request).first().map(|zone| &mm.zones[*zone]);
+        let preferred = mm.memory.zones_for(&self.request).first().map(|zone| mm.memory.zone(*zone));
         let meets_congestion = preferred.is_some_and(|zone| zone.reclaim.is_congested);
         match mm.wait_iff_congested(cx, meets_congestion, CONGESTION_WAIT) {
             Some(until) => Next::Block(Wait::Until(until), Phase::Look),
@@ -87,14 +87,16 @@ impl AllocControl {
 
 #[cfg(test)]
 mod tests {
+    use memory::{cost::Prices, event::Counters};
+    use rules::{
+        gfp::AllocRequest,
+        machine::{MachineSpec, NodeSpec, ZoneSpec},
+        variant::named,
+        zone::{Settings, ZoneKind},
+    };
     use units::{CpuId, NodeId, Pfn, Time};
 
     use super::*;
-    use crate::{
-        AllocRequest, MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-        memory::{cost::Prices, event::Counters},
-        rules::variant::named,
-    };
 
     #[test]
     fn who_begins_again_waits_for_a_long_queue_that_is_in_the_way_of_the_zone_it_prefers() {
@@ -109,7 +111,7 @@ mod tests {
             let mut mm = Mm::new(&machine, *named("v4.1"), &Settings::default());
             mm.send_writes(&mut cx, requests);
             if let Some(zone) = congested {
-                mm.zones[crate::memory::pageblock::ZoneIndex(zone)].reclaim.is_congested = true;
+                mm.memory.zone_mut(memory::pageblock::ZoneIndex(zone)).reclaim.is_congested = true;
             }
             match control.begin_again(&mm, &cx) {
                 Next::Block(Wait::Until(until), Phase::Look) => Some(until.since(Time(0))),

@@ -7,13 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use memory::{cx::Cx, event::Event, frame::SpaceId, news::News};
 use units::{Picos, Time};
 
-use crate::{
-    Mm, SpaceId, Spaces,
-    memory::{cx::Cx, event::Event, news::News},
-    space::address_space::AddressSpace,
-};
+use crate::{Mm, Spaces, space::address_space::AddressSpace};
 
 /// For how long a victim may take: `OOM_REAPER_DELAY`, and `MAX_OOM_REAP_RETRIES` times HZ/10.
 // mm/oom_kill.c (v6.1).
@@ -87,7 +84,7 @@ impl Mm {
         let Some((_, id)) = chosen else { return false };
         cx.count(Event::OomKill, 1);
         self.oom.all.insert(id, Status::Victim(cx.now()));
-        self.tell(News::Killed(id));
+        self.memory.tell(News::Killed(id));
         true
     }
 }

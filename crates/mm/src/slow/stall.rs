@@ -6,17 +6,17 @@
 //! The first look of the slow path takes no small block from another type. When it has found nothing, the request raises marks,
 //! wakes kswapd, and sleeps until that has come to the end of a pass; then it takes what there is.
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    news::News,
+    pageblock::ZoneIndex,
+    step::{TICK, Wait},
+};
 use units::{NodeId, Picos, Time};
 
 use crate::{
     Mm,
-    memory::{
-        cx::Cx,
-        event::Event,
-        news::News,
-        pageblock::ZoneIndex,
-        step::{TICK, Wait},
-    },
     slow::{AllocControl, Next, Phase},
 };
 
@@ -28,7 +28,9 @@ const STALL_MOST: Picos = Picos::from_micros(20_000);
 impl AllocControl {
     /// Raises marks, wakes kswapd, and sleeps; a task that is being killed does not sleep.
     pub(super) fn stall(&self, mm: &mut Mm, cx: &mut Cx) -> Next {
-        let Some(preferred) = mm.zones_for(&self.request).first().copied() else { return Next::Phase(Phase::Begin) };
+        let Some(preferred) = mm.memory.zones_for(&self.request).first().copied() else {
+            return Next::Phase(Phase::Begin);
+        };
         let node = mm.boost_for_stall(cx, preferred);
         let since = cx.now();
         if self.is_victim {
@@ -42,7 +44,7 @@ impl AllocControl {
     pub(super) fn end_stall(&self, mm: &mut Mm, cx: &mut Cx, since: Time) -> Next {
         let jiffies = |time: Time| time.0 / TICK.0;
         cx.count(Event::FragmentStall, u64::from(jiffies(cx.now()) != jiffies(since)));
-        match mm.alloc_above_min(cx, &self.request) {
+        match mm.memory.alloc_above_min(cx, &self.request) {
             Some(found) => Next::Done(Some(found)),
             None => Next::Phase(Phase::Begin),
         }
@@ -52,18 +54,18 @@ impl AllocControl {
 impl Mm {
     /// Raises the marks of a zone for a stall, and wakes the kswapd of its node, which it returns.
     fn boost_for_stall(&mut self, cx: &mut Cx, zone: ZoneIndex) -> NodeId {
-        let (pageblock, rules) = (self.frames.blocks.order(), self.variant);
-        let zone = &mut self.zones[zone];
+        let (pageblock, rules) = (self.memory.frames.blocks.order(), *self.memory.variant());
+        let zone = self.memory.zone_mut(zone);
         let node = zone.node;
         zone.boost_by(STALL_BLOCKS, pageblock, &rules);
-        self.nudge_kswapd(cx, node);
+        self.memory.nudge_kswapd(cx, node);
         node
     }
 
     /// Those go on who wait for a node's kswapd (`wake_up_all(&pgdat->pfmemalloc_wait)`).
     pub(crate) fn wake_stalled(&mut self, node: NodeId) {
         if std::mem::take(&mut self.kswapds[node].has_sleepers) {
-            self.tell(News::Passed(node));
+            self.memory.tell(News::Passed(node));
         }
     }
 }

@@ -3,21 +3,21 @@
 
 use std::{collections::BTreeMap, mem::offset_of};
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    frame::FamilyId,
+    primitive,
+    slab::{Cache, Object},
+    step::Step,
+};
+use rules::variant::MmapAlign;
 use units::{Errno, NodeId, Order, Pfn, Vpn};
 
 use crate::{
     Mm,
     folio::pte::Pte,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        frame::FamilyId,
-        primitive,
-        slab::{Cache, Object},
-        step::Step,
-    },
     numa::numa_balancing::SpaceNuma,
-    rules::variant::MmapAlign,
     space::{
         page_table::{PageTables, Pmd},
         unmap::Unmap,
@@ -124,11 +124,12 @@ impl AddressSpace {
         if pages == 0 {
             return Err(Errno::INVAL);
         }
-        let start = self.vmas.unmapped_area(self.mmap_base, pages, mm.variant().mmap_align).ok_or(Errno::NOMEM)?;
+        let start =
+            self.vmas.unmapped_area(self.mmap_base, pages, mm.memory.variant().mmap_align).ok_or(Errno::NOMEM)?;
         let range = PageRange::new(start, pages);
         primitive::update_vma(cx);
-        if let Some(left_over) = self.vmas.insert(range, || mm.alloc_object(cx, Cache::VmArea))? {
-            mm.free_object(cx, left_over);
+        if let Some(left_over) = self.vmas.insert(range, || mm.memory.alloc_object(cx, Cache::VmArea))? {
+            mm.memory.free_object(cx, left_over);
         }
         Ok(range)
     }
@@ -149,7 +150,7 @@ impl AddressSpace {
         let range = PageRange::new(start, pages);
         primitive::update_vma(cx);
         let map = FileMap { inode, file, shift: start.0.wrapping_sub(index), is_shared };
-        self.vmas.insert_file(range, map, || mm.alloc_object(cx, Cache::VmArea))?;
+        self.vmas.insert_file(range, map, || mm.memory.alloc_object(cx, Cache::VmArea))?;
         mm.map_file(self.family, map);
         Ok(range)
     }
@@ -183,7 +184,7 @@ impl AddressSpace {
                 self.split_vma(mm, cx, part.start)?;
                 self.split_vma(mm, cx, part.end)?;
                 for left_over in self.vmas.advise(part, advice).into_iter().flatten() {
-                    mm.free_object(cx, left_over);
+                    mm.memory.free_object(cx, left_over);
                 }
             }
             from = part.end;
@@ -235,7 +236,7 @@ impl AddressSpace {
         primitive::scan_ptes(cx, range.pages());
         let node = |vpn| {
             let pte = self.tables.lookup(Vpn(vpn));
-            (pte.is_present() && !pte.is_zero_page()).then(|| mm.node_of(pte.pfn()))
+            (pte.is_present() && !pte.is_zero_page()).then(|| mm.memory.node_of(pte.pfn()))
         };
         (range.start.0..range.end.0).map(node).collect()
     }
@@ -246,7 +247,7 @@ impl AddressSpace {
         let mut places = BTreeMap::new();
         let mut add = |pte: Pte, is_huge: bool, pages: u64| {
             if pte.is_present() && !pte.is_zero_page() {
-                *places.entry((mm.node_of(pte.pfn()), is_huge)).or_insert(0) += pages;
+                *places.entry((mm.memory.node_of(pte.pfn()), is_huge)).or_insert(0) += pages;
             }
         };
         let mut rest = range;
@@ -283,12 +284,12 @@ impl AddressSpace {
         mm.put_huge_zero(&self);
         mm.rmap.leave_family(self.family);
         self.tables.free_root(mm, cx);
-        mm.free_object(cx, self.object);
+        mm.memory.free_object(cx, self.object);
     }
 
     /// Makes `at` a border between VMAs (`split_vma`); no huge page is mapped across it after.
     pub(crate) fn split_vma(&mut self, mm: &mut Mm, cx: &mut Cx, at: Vpn) -> Result<(), Errno> {
-        if let Some(whole) = self.vmas.split_at(at, || mm.alloc_object(cx, Cache::VmArea))? {
+        if let Some(whole) = self.vmas.split_at(at, || mm.memory.alloc_object(cx, Cache::VmArea))? {
             if let Some(map) = whole.file {
                 mm.map_file(self.family, map);
             }
@@ -304,8 +305,8 @@ impl AddressSpace {
 
 /// The objects that every address space begins with (`mm_alloc`, `mm_init`).
 fn object_and_root(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Result<(Object, PageTables), NoMemory> {
-    let object = mm.alloc_object(cx, Cache::MmStruct)?;
-    let tables = PageTables::new_in(mm, cx, given).inspect_err(|_| mm.free_object(cx, object))?;
+    let object = mm.memory.alloc_object(cx, Cache::MmStruct)?;
+    let tables = PageTables::new_in(mm, cx, given).inspect_err(|_| mm.memory.free_object(cx, object))?;
     Ok((object, tables))
 }
 

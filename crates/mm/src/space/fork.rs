@@ -2,19 +2,19 @@
 //! Differs: no pinned pages, so nothing is copied at once; who finds a page on its way to another frame waits for it, where
 //! the kernel copies the entry that says so.
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    frame::Holdings,
+    primitive,
+    slab::Cache,
+    step::{RUN, Step, Wait},
+};
 use units::{Errno, Time, Vpn};
 
 use crate::{
     Mm,
     folio::pte::Pte,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        frame::Holdings,
-        primitive,
-        slab::Cache,
-        step::{RUN, Step, Wait},
-    },
     space::{
         address_space::{AddressSpace, EVERYTHING},
         page_table::{Pmd, TableId},
@@ -123,7 +123,7 @@ impl Fork {
         let Some(end) = self.vma_end else {
             let rest = PageRange { start: self.from, end: EVERYTHING.end };
             let Some(vma) = parent.vmas.first_in(rest) else { return Ok(Part::None) };
-            let object = mm.alloc_object(cx, Cache::VmArea)?;
+            let object = mm.memory.alloc_object(cx, Cache::VmArea)?;
             child.vmas.inherit(&vma, object);
             if let Some(map) = vma.file {
                 mm.map_file(child.family, map);

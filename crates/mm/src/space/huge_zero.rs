@@ -1,17 +1,14 @@
 //! Linux: the huge zero page of mm/huge_memory.c (v6.1).
 //! Differs: none.
 
+use memory::{cx::Cx, event::Event, frame::Frame};
+use rules::{
+    gfp::{AllocRequest, Mobility},
+    zone::ZoneKind,
+};
 use units::{Order, Pfn};
 
-use crate::{
-    Mm,
-    memory::{cx::Cx, event::Event, frame::Frame},
-    rules::{
-        gfp::{AllocRequest, Mobility},
-        zone::ZoneKind,
-    },
-    space::address_space::AddressSpace,
-};
+use crate::{Mm, space::address_space::AddressSpace};
 
 /// The one huge page of zeros, which reads of memory never written to share.
 #[derive(Clone, Debug, Default)]
@@ -47,12 +44,12 @@ impl Mm {
     /// The huge zero page for one more address space (`mm_get_huge_zero_page`); nothing when memory is out.
     pub(crate) fn get_huge_zero(&mut self, cx: &mut Cx, space: &mut AddressSpace) -> Option<Pfn> {
         if self.huge_zero.page.is_none() {
-            let user = AllocRequest::gfp_transhuge_light(self.node_of_cpu(cx.cpu()));
+            let user = AllocRequest::gfp_transhuge_light(self.memory.node_of_cpu(cx.cpu()));
             let request = AllocRequest { mobility: Mobility::Unmovable, highest: ZoneKind::Normal, ..user };
             // A request that does not reclaim asks for nothing.
-            let frame = self.alloc(cx, &request).ok()?;
-            self.frames.set(frame, Frame::ZeroHuge);
-            self.clear(cx, frame, Order::HUGE);
+            let frame = self.memory.alloc(cx, &request).ok()?;
+            self.memory.frames.set(frame, Frame::ZeroHuge);
+            self.memory.clear(cx, frame, Order::HUGE);
             cx.count(Event::ThpZeroPageAlloc, 1);
             self.huge_zero.page = Some(Page { frame, users: 0 });
         }
@@ -75,7 +72,7 @@ impl Mm {
     pub fn shrink_huge_zero(&mut self, cx: &mut Cx) -> bool {
         let unused = self.huge_zero.page.take_if(|zero| zero.users == 0);
         if let Some(zero) = &unused {
-            self.free(cx, zero.frame, Order::HUGE);
+            self.memory.free(cx, zero.frame, Order::HUGE);
         }
         unused.is_some()
     }

@@ -5,18 +5,18 @@
 //! Frames that lost their last mapping wait here until the TLB is flushed, and go back a batch at a time. Until then they
 //! are what they were, with no mapping left; the frames that hold the batches are isolated.
 
+use memory::{
+    cx::Cx,
+    frame::{Held, Holdings},
+    primitive,
+    step::RUN,
+};
+use rules::gfp::AllocRequest;
 use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
     folio::lru::Run,
-    memory::{
-        cx::Cx,
-        frame::{Held, Holdings},
-        primitive,
-        step::RUN,
-    },
-    rules::gfp::AllocRequest,
     space::{page_table::Level, rmap::Unmapped, vma::PageRange},
 };
 
@@ -164,10 +164,10 @@ impl MmuGather {
     fn next_batch(&mut self, mm: &mut Mm, cx: &mut Cx) -> Room {
         let may_grow = self.batches.len() < BATCHES_MAX;
         // A request that does not reclaim asks for nothing.
-        let request = AllocRequest::gfp_nowait(mm.node_of_cpu(cx.cpu()));
-        match may_grow.then(|| mm.alloc(cx, &request).ok()).flatten() {
+        let request = AllocRequest::gfp_nowait(mm.memory.node_of_cpu(cx.cpu()));
+        match may_grow.then(|| mm.memory.alloc(cx, &request).ok()).flatten() {
             Some(frame) => {
-                mm.isolate(cx, frame, Order::BASE);
+                mm.memory.isolate(cx, frame, Order::BASE);
                 self.batches.push(frame);
                 self.room = BATCH;
                 // A bundle, and the frames that it could not hold; who needs more is likely to need many.
@@ -235,7 +235,7 @@ impl MmuGather {
     pub(crate) fn free_batches(&mut self, mm: &mut Mm, cx: &mut Cx) {
         assert!(self.folios.is_empty(), "flushed before it ends");
         for frame in self.batches.drain(..) {
-            mm.free(cx, frame, Order::BASE);
+            mm.memory.free(cx, frame, Order::BASE);
         }
     }
 

@@ -10,15 +10,11 @@ pub(crate) mod runs;
 
 use std::collections::{BTreeSet, VecDeque};
 
+use memory::{alloc::NoMemory, cx::Cx, frame::Frame, primitive};
+use rules::{gfp::AllocRequest, mempolicy::Mempolicy};
 use units::{Order, Pfn, Vpn};
 
-use crate::{
-    Mm,
-    folio::pte::Pte,
-    memory::{alloc::NoMemory, cx::Cx, frame::Frame, primitive},
-    rules::{gfp::AllocRequest, mempolicy::Mempolicy},
-    space::vma::PageRange,
-};
+use crate::{Mm, folio::pte::Pte, space::vma::PageRange};
 
 /// Levels, from base pages up.
 const LEVELS: usize = 4;
@@ -483,13 +479,13 @@ impl PageTables {
         let frame = if let Some(frame) = self.given.pop() {
             frame
         } else {
-            let wish = AllocRequest::gfp_pgtable_user(mm.node_of_cpu(cx.cpu()));
+            let wish = AllocRequest::gfp_pgtable_user(mm.memory.node_of_cpu(cx.cpu()));
             // Where tables are interleaved, they are so in turn, whatever their addresses.
-            mm.alloc(cx, &self.policy.apply(wish, Vpn(self.arena.len() as u64)))?
+            mm.memory.alloc(cx, &self.policy.apply(wish, Vpn(self.arena.len() as u64)))?
         };
-        mm.clear(cx, frame, Order::BASE);
-        mm.frames.set(frame, Frame::PageTable);
-        mm.zone_of_mut(frame).page_tables.0 += 1;
+        mm.memory.clear(cx, frame, Order::BASE);
+        mm.memory.frames.set(frame, Frame::PageTable);
+        mm.memory.zone_of_mut(frame).page_tables.0 += 1;
         self.counts[level as usize] += 1;
         if let Some(id) = self.spare.pop() {
             let table = &mut self.arena[id.0 as usize];
@@ -511,9 +507,9 @@ impl PageTables {
         let table = self.table(id);
         assert!(*table.entries == [Pte::NONE; ENTRIES], "a table of level {level:?} is freed with entries");
         assert!(table.deposits.is_empty(), "a table of level {level:?} is freed with deposits");
-        mm.zone_of_mut(table.frame).page_tables.0 -= 1;
+        mm.memory.zone_of_mut(table.frame).page_tables.0 -= 1;
         primitive::uncharge(cx);
-        mm.free(cx, table.frame, Order::BASE);
+        mm.memory.free(cx, table.frame, Order::BASE);
         self.counts[level as usize] -= 1;
         self.spare.push(id);
     }

@@ -4,18 +4,16 @@
 
 use std::collections::BTreeMap;
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{FamilyId, Frame, FrameFlag, FrameTable},
+    lru_kind::LruKind,
+    primitive,
+};
 use units::{Order, Pfn, Vpn};
 
-use crate::{
-    LruKind, Mm,
-    folio::pte::Pte,
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::{FamilyId, Frame, FrameFlag, FrameTable},
-        primitive,
-    },
-};
+use crate::{Mm, folio::pte::Pte};
 
 const BASE_PER_HUGE: usize = Order::HUGE.frames() as usize;
 
@@ -164,7 +162,12 @@ impl Mm {
     /// lists (`lru_cache_add_inactive_or_unevictable`).
     #[inline]
     pub(crate) fn map_new_folio(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
-        self.frames.set_new_anon(head, (family, vpn), order, LruKind::of_new_anon(self.variant.lru_new_anon));
+        self.memory.frames.set_new_anon(
+            head,
+            (family, vpn),
+            order,
+            LruKind::of_new_anon(self.memory.variant().lru_new_anon),
+        );
         self.swap.forget(head);
         primitive::count_mappings(cx, 1);
         self.lru_add(cx, head, order);
@@ -172,7 +175,7 @@ impl Mm {
 
     /// A frame gets one more base entry (`page_try_dup_anon_rmap`), for which the caller charges: a run at a time.
     pub(crate) fn map_base_again(&mut self, pfn: Pfn) {
-        if self.frames.is_file(pfn) {
+        if self.memory.frames.is_file(pfn) {
             return self.map_file_page(pfn);
         }
         let (head, order) = self.anon_folio(pfn);
@@ -220,7 +223,7 @@ impl Mm {
     /// Has somebody a reference to a folio of anonymous memory, beside those who map it?
     #[inline]
     pub fn is_pinned(&self, head: Pfn) -> bool {
-        self.frames.is_anon(head) && self.frames.has(head, FrameFlag::Pinned)
+        self.memory.frames.is_anon(head) && self.memory.frames.has(head, FrameFlag::Pinned)
     }
 
     /// The folio of anonymous memory that holds this frame is pinned, or no longer.
@@ -228,19 +231,19 @@ impl Mm {
         self.pins.has_any |= is_pinned;
         self.pins.lost += u64::from(!is_pinned);
         let head = self.folio_head(pfn);
-        self.frames.mark(head, FrameFlag::Pinned, is_pinned);
+        self.memory.frames.mark(head, FrameFlag::Pinned, is_pinned);
     }
 
     /// Are all references to a huge folio those of its mappings and of whoever has it in hand (`can_split_huge_page`)? Up to 4.4
     /// pins are of its parts, and go with them.
     pub(crate) fn can_split(&self, head: Pfn) -> bool {
-        self.variant.thp_splits_at_once || !self.is_pinned(head)
+        self.memory.variant().thp_splits_at_once || !self.is_pinned(head)
     }
 
     /// References to a folio: its mappings, a batch or whoever has isolated it, the swap cache, and a pin, which counts once
     /// (`folio_ref_count`).
     pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
-        let is_held = !self.frames.has(head, FrameFlag::OnLru);
+        let is_held = !self.memory.frames.has(head, FrameFlag::OnLru);
         let is_cached = self.swap.slot_of(head).is_some();
         self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached) + u32::from(self.is_pinned(head))
     }
@@ -252,7 +255,7 @@ impl Mm {
 
     /// A base page that has taken another one's place is mapped by so many entries.
     pub(crate) fn map_migrated(&mut self, head: Pfn, entries: u32) {
-        if self.frames.is_file(head) {
+        if self.memory.frames.is_file(head) {
             for _ in 0..entries {
                 self.map_file_page(head);
             }
@@ -306,14 +309,14 @@ impl Mm {
     /// its last mapping.
     #[inline]
     pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
-        if self.frames.unmap_only(pfn) {
+        if self.memory.frames.unmap_only(pfn) {
             return self.unless_swapped(cx, Unmapped { head: pfn, order: Order::BASE });
         }
-        if self.frames.is_base_anon(pfn) {
+        if self.memory.frames.is_base_anon(pfn) {
             self.set_count(pfn, self.count(pfn) - 1);
             return None;
         }
-        if self.frames.is_file(pfn) {
+        if self.memory.frames.is_file(pfn) {
             self.unmap_file_page(pfn);
             return None;
         }
@@ -383,11 +386,11 @@ impl Mm {
 
     /// The anonymous folio that holds `pfn`.
     fn anon_folio(&self, pfn: Pfn) -> (Pfn, Order) {
-        if let Frame::Anon { order, .. } = self.frames.get(pfn) {
+        if let Frame::Anon { order, .. } = self.memory.frames.get(pfn) {
             return (pfn, order);
         }
         let head = pfn.align_down(Order::HUGE);
-        match self.frames.get(head) {
+        match self.memory.frames.get(head) {
             Frame::Anon { order: Order::HUGE, .. } => (head, Order::HUGE),
             other => panic!("frame {pfn} is mapped as anonymous memory, and {head} is {other:?}"),
         }
@@ -399,7 +402,7 @@ impl Mm {
     }
 
     fn count(&self, head: Pfn) -> u32 {
-        match self.frames.map_count(head) {
+        match self.memory.frames.map_count(head) {
             MANY => self.rmap.many[&head],
             count => u32::from(count),
         }
@@ -409,9 +412,9 @@ impl Mm {
         let small = u8::try_from(count).unwrap_or(MANY).min(MANY);
         if small == MANY {
             self.rmap.many.insert(head, count);
-        } else if self.frames.map_count(head) == MANY {
+        } else if self.memory.frames.map_count(head) == MANY {
             self.rmap.many.remove(&head);
         }
-        self.frames.set_map_count(head, small);
+        self.memory.frames.set_map_count(head, small);
     }
 }

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use memory::frame::{FamilyId, Frame, FrameTable, SpaceId};
 use units::{Order, Pfn, Vpn};
 
 use crate::{
-    Mm, SpaceId,
+    Mm,
     folio::pte::Pte,
-    memory::frame::{FamilyId, Frame, FrameTable},
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot, TableId},
@@ -134,7 +134,7 @@ impl Spaces {
     /// A child that is being forked is not among them yet; a control that takes mappings away finds out by the folio's count.
     pub fn mappings(&self, mm: &Mm, head: Pfn) -> Vec<Mapping> {
         let mut found = Vec::new();
-        let Frame::Anon { family, vpn, order } = mm.frames.get(head) else { return found };
+        let Frame::Anon { family, vpn, order } = mm.memory.frames.get(head) else { return found };
         for id in self.families.get(&family).into_iter().flatten() {
             let space = self.get(*id).expect("members live");
             for_each_entry(space, head, vpn, order, |at| found.push(Mapping { space: *id, at }));
@@ -145,7 +145,7 @@ impl Spaces {
     /// The entries that name a huge page, or parts of it, as one that is on its way to another frame: by process, then by page.
     pub(crate) fn leaving(&self, mm: &Mm, head: Pfn) -> Vec<Mapping> {
         let mut found = Vec::new();
-        let Frame::Anon { family, vpn, order } = mm.frames.get(head) else { return found };
+        let Frame::Anon { family, vpn, order } = mm.memory.frames.get(head) else { return found };
         for id in self.families.get(&family).into_iter().flatten() {
             let space = self.get(*id).expect("members live");
             for_each_that(space, head, vpn, order, Pte::leaves, |at| found.push(Mapping { space: *id, at }));
@@ -210,7 +210,7 @@ impl Spaces {
     /// The wanted entries that map a base page, into a list that is used again: those of its family at its place.
     pub(crate) fn base_entries(&self, mm: &Mm, page: Pfn, is_wanted: impl Fn(Pte) -> bool, found: &mut Vec<Mapping>) {
         found.clear();
-        let Frame::Anon { family, vpn, .. } = mm.frames.get(page) else {
+        let Frame::Anon { family, vpn, .. } = mm.memory.frames.get(page) else {
             for place in mm.file_places(page) {
                 self.entries_at(place, &is_wanted, found);
             }

@@ -1,18 +1,18 @@
 //! Linux: do_munmap() in mm/mmap.c, unmap_vmas() in mm/memory.c, zap_huge_pmd() in mm/huge_memory.c (v6.1).
 //! Differs: base pages and page tables go in runs of at most 32, so that a step is short.
 
+use memory::{
+    cx::Cx,
+    frame::{FamilyId, Holdings},
+    primitive,
+    slab::Object,
+    step::{RUN, Step},
+};
 use units::{Errno, Time, Vpn};
 
 use crate::{
     Mm,
     folio::pte::Pte,
-    memory::{
-        cx::Cx,
-        frame::{FamilyId, Holdings},
-        primitive,
-        slab::Object,
-        step::{RUN, Step},
-    },
     space::{
         address_space::{AddressSpace, EVERYTHING},
         mmu_gather::{MmuGather, Room},
@@ -156,7 +156,7 @@ impl Unmap {
                         mm.unmap_file(cx, family, map);
                     }
                     let Some(object) = self.objects.pop() else { break };
-                    mm.free_object(cx, object);
+                    mm.memory.free_object(cx, object);
                 }
                 return self.objects.is_empty() && self.files.is_empty();
             }
@@ -183,7 +183,7 @@ impl Unmap {
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         self.gather.finish(mm, cx);
         while let Some(object) = self.objects.pop() {
-            mm.free_object(cx, object);
+            mm.memory.free_object(cx, object);
         }
         mm.orphan_maps.append(&mut self.files);
     }
@@ -279,7 +279,7 @@ impl Unmap {
                 moving += 1;
                 continue;
             }
-            if mm.frames.is_file(was.pfn()) {
+            if mm.memory.frames.is_file(was.pfn()) {
                 mm.unmap_file_entry(cx, was);
                 continue;
             }

@@ -6,14 +6,12 @@ pub(crate) mod numab;
 
 use std::collections::BTreeMap;
 
+use memory::{alloc::NoMemory, frame::NIL, slab::Object};
+use rules::variant::MmapAlign;
 use units::{Errno, Order, Vpn};
 
 use self::numab::NumabStates;
-use crate::{
-    file::page_cache::InodeId,
-    memory::{alloc::NoMemory, frame::NIL, slab::Object},
-    rules::variant::MmapAlign,
-};
+use crate::file::page_cache::InodeId;
 
 /// Most VMAs of an address space.
 // vm.max_map_count, Documentation/admin-guide/sysctl/vm.rst (v6.1).

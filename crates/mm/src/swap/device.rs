@@ -3,13 +3,11 @@
 
 use std::collections::VecDeque;
 
+use memory::{cost::Cause, cx::Cx, primitive};
 use units::{Bytes, Picos, Time};
 
 use super::{SwapMedium, SwapSpec};
-use crate::{
-    folio::pte::SwapSlot,
-    memory::{cost::Cause, cx::Cx, primitive},
-};
+use crate::folio::pte::SwapSlot;
 
 /// A page that is being read or written.
 #[derive(Clone, Copy, Debug)]

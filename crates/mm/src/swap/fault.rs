@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use memory::{alloc::NoMemory, cx::Cx, event::Event, frame::FrameFlag};
+use rules::gfp::AllocRequest;
 use units::{Order, Pfn, Time, Vpn};
 
 use super::SlotFlag;
@@ -10,8 +12,6 @@ use crate::{
     Mm,
     fault::{Access, FaultDone},
     folio::pte::{Pte, SwapSlot},
-    memory::{alloc::NoMemory, cx::Cx, event::Event, frame::FrameFlag},
-    rules::gfp::AllocRequest,
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, TableId},
@@ -70,7 +70,7 @@ impl SwapIn {
             mm.swap.read_ahead.hits += 1;
             cx.count(Event::SwapRaHit, 1);
         }
-        if mm.frames.has(head, FrameFlag::Locked) {
+        if mm.memory.frames.has(head, FrameFlag::Locked) {
             return Went::Waits(mm.swap.read_by(slot));
         }
         if mm.swap.has(slot, SlotFlag::Broken) {
@@ -83,12 +83,12 @@ impl SwapIn {
     /// Has the device read what is not in memory yet; then waits for the page that is wanted, unless it is here at once.
     fn read(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<Went> {
         let Some((slots, wanted)) = &mut self.reading else { unreachable!("begun by the caller") };
-        let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
+        let request = AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu()));
         // Bound: the pages that are read at once.
         for at in slots.clone() {
             let slot = SwapSlot(at);
             if mm.swap.count(slot) > 0 && mm.swap.cached(slot).is_none() {
-                match mm.alloc(cx, &request) {
+                match mm.memory.alloc(cx, &request) {
                     Ok(head) => {
                         mm.read_swap(cx, slot, head);
                         if slot != *wanted {
@@ -150,15 +150,15 @@ impl Mm {
         (table, vpn, slot): (TableId, Vpn, SwapSlot),
         access: Access,
     ) -> Went {
-        let request = AllocRequest::gfp_highuser_movable(self.node_of_cpu(cx.cpu()));
-        let head = match self.alloc(cx, &request) {
+        let request = AllocRequest::gfp_highuser_movable(self.memory.node_of_cpu(cx.cpu()));
+        let head = match self.memory.alloc(cx, &request) {
             Ok(head) => head,
             Err(NoMemory::Asked) => return Went::Asked,
             Err(NoMemory::Refused) => return Went::Ended(FaultDone::OutOfMemory),
         };
         cx.major_fault();
         if !self.read_swap_alone(cx, slot, head) {
-            self.free(cx, head, Order::BASE);
+            self.memory.free(cx, head, Order::BASE);
             return Went::Ended(FaultDone::BusError);
         }
         self.swap_free(slot);
@@ -175,7 +175,7 @@ impl Mm {
         access: Access,
     ) {
         let head = self.swap.cached(slot).expect("the caller looked");
-        if access == Access::Write && self.frames.has(head, FrameFlag::InBatch) {
+        if access == Access::Write && self.memory.frames.has(head, FrameFlag::InBatch) {
             self.lru_add_drain(cx);
         }
         self.swap_free(slot);
@@ -200,6 +200,6 @@ impl Mm {
         space.tables.set_pte(cx, table, vpn, pte);
         space.rss += 1;
         space.swapped -= 1;
-        debug_assert_eq!(self.frames.allocated(head), Some(Order::BASE), "only base pages are swapped");
+        debug_assert_eq!(self.memory.frames.allocated(head), Some(Order::BASE), "only base pages are swapped");
     }
 }

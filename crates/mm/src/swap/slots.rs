@@ -1,13 +1,11 @@
 //! Linux: swap_map and scan_swap_map_slots() in mm/swapfile.c (v6.1).
 //! Differs: a slot also remembers whose page it holds, which the kernel finds in page tables.
 
+use memory::frame::{FamilyId, NIL};
 use units::{Pfn, Vpn};
 
 use super::Owner;
-use crate::{
-    folio::pte::SwapSlot,
-    memory::frame::{FamilyId, NIL},
-};
+use crate::folio::pte::SwapSlot;
 
 /// Facts about a folio in the swap cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

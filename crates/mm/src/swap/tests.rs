@@ -1,10 +1,8 @@
+use memory::{cost::Prices, event::Counters};
 use units::{CpuId, Frames};
 
 use super::*;
-use crate::{
-    folio::pte::SwapSlot,
-    memory::{cost::Prices, event::Counters},
-};
+use crate::folio::pte::SwapSlot;
 
 fn slots(count: u32) -> Slots {
     Slots::new(count)

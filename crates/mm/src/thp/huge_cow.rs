@@ -4,20 +4,20 @@
 //! A store to a huge page that others map too, or to the huge zero page, gets a huge page of its own;
 //! without one, 512 base pages.
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    event::Event,
+    frame::{Frame, Held, Holdings},
+    primitive,
+    step::RUN,
+};
+use rules::{gfp::AllocRequest, mempolicy::Mempolicy};
 use units::{Order, Pfn, Vpn};
 
 use crate::{
     Mm,
     folio::pte::Pte,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        event::Event,
-        frame::{Frame, Held, Holdings},
-        primitive,
-        step::RUN,
-    },
-    rules::{gfp::AllocRequest, mempolicy::Mempolicy},
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot},
@@ -90,7 +90,7 @@ impl HugeCopy {
     /// Frees what it holds, all at once.
     pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         for held in self.holdings().isolated {
-            mm.free(cx, held.pfn, held.order);
+            mm.memory.free(cx, held.pfn, held.order);
         }
     }
 
@@ -119,11 +119,11 @@ impl HugeCopy {
         if let Some(frame) = frame {
             cx.count(Event::ThpFaultAlloc, 1);
             if self.was.is_zero_page() {
-                mm.clear(cx, frame, Order::HUGE);
+                mm.memory.clear(cx, frame, Order::HUGE);
             } else {
-                mm.copy(cx, self.was.pfn(), frame, Order::HUGE);
+                mm.memory.copy(cx, self.was.pfn(), frame, Order::HUGE);
             }
-            mm.isolate(cx, frame, Order::HUGE);
+            mm.memory.isolate(cx, frame, Order::HUGE);
             return self.later(Phase::Replace { frame });
         }
         cx.count(Event::ThpFaultFallback, 1);
@@ -136,9 +136,9 @@ impl HugeCopy {
     }
 
     fn replace(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, frame: Pfn) -> Copied {
-        mm.assert_isolated(cx, frame, Order::HUGE);
+        mm.memory.assert_isolated(cx, frame, Order::HUGE);
         let Some(slot) = self.slot(space) else {
-            mm.free(cx, frame, Order::HUGE);
+            mm.memory.free(cx, frame, Order::HUGE);
             return Copied::Done;
         };
         primitive::flush_tlb_range(cx, AddressSpace::HUGE_PAGES);
@@ -153,12 +153,12 @@ impl HugeCopy {
     }
 
     fn alloc_base(&mut self, mm: &mut Mm, cx: &mut Cx) -> Copied {
-        let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
+        let request = AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu()));
         let missing = AddressSpace::HUGE_PAGES - self.pages.len() as u64;
         for _ in 0..RUN.min(missing) {
-            match mm.alloc(cx, &request) {
+            match mm.memory.alloc(cx, &request) {
                 Ok(frame) => {
-                    mm.isolate(cx, frame, Order::BASE);
+                    mm.memory.isolate(cx, frame, Order::BASE);
                     self.pages.push(frame);
                 }
                 Err(NoMemory::Asked) => return Copied::NotYet,
@@ -169,7 +169,7 @@ impl HugeCopy {
             return Copied::NotYet;
         }
         for (n, frame) in (0..).zip(&self.pages) {
-            mm.copy(cx, self.was.pfn().plus(n), *frame, Order::BASE);
+            mm.memory.copy(cx, self.was.pfn().plus(n), *frame, Order::BASE);
         }
         self.later(Phase::ReplaceByBase)
     }
@@ -181,7 +181,7 @@ impl HugeCopy {
         let table = space.tables.withdraw(slot);
         let start = huge_range(self.vpn).start;
         for (n, frame) in (0..).zip(self.pages.drain(..)) {
-            assert!(matches!(mm.frames.get(frame), Frame::Isolated { .. }), "frame {frame} is held");
+            assert!(matches!(mm.memory.frames.get(frame), Frame::Isolated { .. }), "frame {frame} is held");
             mm.map_new_folio(cx, frame, space.family, start.plus(n), Order::BASE);
             space.tables.set_pte(cx, table, start.plus(n), Pte::written(frame));
         }
@@ -195,7 +195,7 @@ impl HugeCopy {
     fn give_back(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, then: Copied) -> Copied {
         for _ in 0..RUN {
             let Some(frame) = self.pages.pop() else { break };
-            mm.free(cx, frame, Order::BASE);
+            mm.memory.free(cx, frame, Order::BASE);
         }
         if !self.pages.is_empty() {
             return Copied::NotYet;

@@ -15,26 +15,26 @@ mod node_alloc;
 mod node_thread;
 mod survey;
 
+use memory::{
+    cx::Cx,
+    frame::{Held, Holdings, SpaceId},
+    news::{Daemon, News},
+    primitive,
+    step::{Step, TICK, Wait},
+};
 use units::{NodeId, Order, Pfn, Picos, Time, Vpn};
 
 pub use self::{avail::ThpAvail, node_thread::ThpThread};
 use self::{check_nodes::CheckNodes, collapse::Collapse, survey::Found};
-pub use crate::rules::variant::{CollapseTarget, ThpRequests};
 use crate::{
-    Mm, SpaceId, Spaces,
-    memory::{
-        cx::Cx,
-        frame::{Held, Holdings},
-        news::{Daemon, News},
-        primitive,
-        step::{Step, TICK, Wait},
-    },
+    Mm, Spaces,
     space::{
         address_space::{AddressSpace, EVERYTHING},
         vma::PageRange,
     },
     thp::{ThpEnabled, huge_range},
 };
+pub use rules::variant::{CollapseTarget, ThpRequests};
 
 const HUGE_PAGES: u64 = AddressSpace::HUGE_PAGES;
 
@@ -165,7 +165,7 @@ impl Mm {
     fn request_of_khugepaged(&mut self) {
         self.khugepaged.is_requested = true;
         if self.khugepaged.is_asleep() {
-            self.tell(News::Woken(Daemon::Khugepaged, NodeId(0)));
+            self.memory.tell(News::Woken(Daemon::Khugepaged, NodeId(0)));
         }
         if let State::Asleep = self.khugepaged.state {
             self.khugepaged.state = State::Waiting;
@@ -183,7 +183,8 @@ impl Mm {
             State::Scanning(scan) if scan.pages >= daemon.settings.pages_to_scan => None,
             State::Scanning(_) => {
                 let (number, _) = daemon.cursor?;
-                let lock = if self.variant.khugepaged_tries_lock { NeedsLock::TryRead } else { NeedsLock::Read };
+                let lock =
+                    if self.memory.variant().khugepaged_tries_lock { NeedsLock::TryRead } else { NeedsLock::Read };
                 spaces.registered(number).map(lock)
             }
             State::Collapsing(_, collapse) => collapse.needs(),
@@ -199,7 +200,7 @@ impl Mm {
         self.khugepaged.registered += 1;
         if let State::Asleep = self.khugepaged.state {
             self.khugepaged.state = State::Waiting;
-            self.tell(News::Woken(Daemon::Khugepaged, NodeId(0)));
+            self.memory.tell(News::Woken(Daemon::Khugepaged, NodeId(0)));
         }
     }
 
@@ -234,14 +235,14 @@ impl Mm {
 
     /// `khugepaged_do_scan`, up to its loop.
     fn begin_wake_up(&mut self, cx: &mut Cx) -> Step<()> {
-        if self.variant().khugepaged_drains_lru {
+        if self.memory.variant().khugepaged_drains_lru {
             // What CPUs collect is looked at too.
             self.lru_add_drain_all(cx);
         }
         let was_requested = std::mem::take(&mut self.khugepaged.is_requested);
-        let spares = self.variant().thp_requests == ThpRequests::KhugepagedUnscanned;
+        let spares = self.memory.variant().thp_requests == ThpRequests::KhugepagedUnscanned;
         let scans = !(was_requested && spares && cx.now() < self.khugepaged.due);
-        self.khugepaged.state = if self.variant().khugepaged_checks_nodes {
+        self.khugepaged.state = if self.memory.variant().khugepaged_checks_nodes {
             State::Checking(Box::new(CheckNodes::new(scans)))
         } else if scans {
             State::Scanning(Scan::default())
@@ -300,7 +301,7 @@ impl Mm {
 
     fn give_back_held(&mut self, cx: &mut Cx) {
         if let Some(frame) = self.khugepaged.held.take() {
-            self.free(cx, frame, Order::HUGE);
+            self.memory.free(cx, frame, Order::HUGE);
         }
     }
 
@@ -371,11 +372,11 @@ impl Mm {
             collapse::Ended::Abandoned(left) => self.khugepaged.held = left,
             collapse::Ended::NoMemory => {
                 let alloc_sleep = self.alloc_sleep();
-                if self.variant().khugepaged_checks_nodes {
+                if self.memory.variant().khugepaged_checks_nodes {
                     self.note_without_huge(node);
                     return self.sleep(cx, State::Waiting, alloc_sleep);
                 }
-                if self.variant().khugepaged_keeps_page {
+                if self.memory.variant().khugepaged_keeps_page {
                     return self.sleep(cx, State::OutOfMemory, alloc_sleep);
                 }
                 // The first time it waits; the second time this wake-up is over.

@@ -1,12 +1,15 @@
 //! Linux: pagetypeinfo_showmixedcount_print() in mm/page_owner.c (v6.1), and what /proc/kpageflags says of each frame.
 //! Differs: of each pageblock how many of its frames are in use, and what huge pages and reporting have to do with it.
 
+use memory::{
+    frame::Frame,
+    pageblock::{MigrateType, ZoneIndex},
+    suitable::FreeBlocks,
+};
+use rules::zone::ZoneKind;
 use units::{Mobility, NodeId, Order, Pfn};
 
-use crate::{
-    Frame, MigrateType, Mm, ZoneKind,
-    memory::{pageblock::ZoneIndex, suitable::FreeBlocks},
-};
+use crate::Mm;
 
 /// Pageblocks of one zone, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,15 +70,15 @@ impl BlockUse {
 impl Mm {
     /// Every zone's pageblocks, in the order of addresses.
     pub fn bands(&self) -> Vec<Band> {
-        let order = self.frames.blocks.order();
+        let order = self.memory.frames.blocks.order();
         let mut bands: Vec<Band> = Vec::new();
         let mut last = None;
-        for block in 0..self.frames.len() >> order.0 {
-            let zone = self.frames.blocks.zone(Pfn(block << order.0));
+        for block in 0..self.memory.frames.len() >> order.0 {
+            let zone = self.memory.frames.blocks.zone(Pfn(block << order.0));
             match (zone, bands.last_mut()) {
                 (Some(_), Some(band)) if zone == last => band.blocks += 1,
                 (Some(of), _) => {
-                    let zone = &self.zones[of];
+                    let zone = self.memory.zone(of);
                     bands.push(Band { node: zone.node, kind: zone.kind, first: block, blocks: 1 });
                 }
                 (None, _) => {}
@@ -90,10 +93,10 @@ impl Mm {
     /// # Panics
     /// When there is no such pageblock.
     pub fn block_use(&self, block: u32) -> BlockUse {
-        let order = self.frames.blocks.order();
+        let order = self.memory.frames.blocks.order();
         let start = Pfn(block << order.0);
         let mut found = BlockUse {
-            migrate_type: self.frames.blocks.migrate_type(start),
+            migrate_type: self.memory.frames.blocks.migrate_type(start),
             frames: 0,
             used: 0,
             reported: 0,
@@ -108,8 +111,8 @@ impl Mm {
         let mut at = 0;
         // Bound: the frames of the pageblock.
         while at < order.frames() {
-            let frame = self.frames.get(start.plus(at));
-            let frames = self.frames.order_of(frame).frames();
+            let frame = self.memory.frames.get(start.plus(at));
+            let frames = self.memory.frames.order_of(frame).frames();
             found.add(frame, frames.min(order.frames()), order);
             at += frames;
         }
@@ -118,13 +121,13 @@ impl Mm {
 
     /// The head of a block that reaches over a pageblock from before it, if one does.
     fn larger_block(&self, start: Pfn) -> Option<Frame> {
-        if self.frames.get(start) != Frame::Interior {
+        if self.memory.frames.get(start) != Frame::Interior {
             return None;
         }
-        let orders = self.frames.blocks.order().0 + 1..=self.max_order().0;
+        let orders = self.memory.frames.blocks.order().0 + 1..=self.memory.max_order().0;
         let head = |order: u8| {
-            let frame = self.frames.get(start.align_down(Order(order)));
-            (self.frames.order_of(frame) >= Order(order)).then_some(frame)
+            let frame = self.memory.frames.get(start.align_down(Order(order)));
+            (self.memory.frames.order_of(frame) >= Order(order)).then_some(frame)
         };
         orders.into_iter().find_map(head)
     }
@@ -134,12 +137,12 @@ impl Mm {
     /// # Panics
     /// When there is no such zone.
     pub fn zone_compaction(&self, node: NodeId, kind: ZoneKind) -> ZoneCompaction {
-        let order = self.frames.blocks.order();
-        let is_it = |at: &ZoneIndex| (self.zones[*at].node, self.zones[*at].kind) == (node, kind);
-        let at = self.zones.indices().find(is_it).expect("the zone is there");
+        let order = self.memory.frames.blocks.order();
+        let is_it = |at: &ZoneIndex| (self.memory.zone(*at).node, self.memory.zone(*at).kind) == (node, kind);
+        let at = self.memory.zone_indices().find(is_it).expect("the zone is there");
         let compact = &self.zone_compacts[at];
         let scanners = [compact.cached_migrate[0], compact.cached_free];
-        let fragmentation = FreeBlocks::of(&self.zones[at].buddy, order).fragmentation_index(order);
+        let fragmentation = self.memory.zone(at).free_blocks(order).fragmentation_index(order);
         ZoneCompaction { scanners: scanners.map(|pfn| pfn.0 >> order.0), fragmentation }
     }
 }
@@ -171,14 +174,16 @@ impl BlockUse {
 
 #[cfg(test)]
 mod tests {
+    use memory::{cost::Prices, cx::Cx, event::Counters};
+    use rules::{
+        gfp::AllocRequest,
+        machine::{MachineSpec, NodeSpec, ZoneSpec},
+        variant,
+        zone::Settings,
+    };
     use units::{CpuId, Time};
 
     use super::*;
-    use crate::{
-        AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec,
-        memory::{cost::Prices, cx::Cx, event::Counters},
-        rules::variant,
-    };
 
     /// Two zones with a hole between them.
     fn mm() -> Mm {
@@ -218,8 +223,11 @@ mod tests {
         let prices = Prices::free();
         let mut counters = Counters::default();
         let numbers: Vec<u32> = mm.bands().iter().flat_map(|band| band.first..band.first + band.blocks).collect();
-        assert!(mm.frames.take_touched(0) && mm.frames.take_touched(0), "nobody watches, so all may have changed");
-        mm.frames.watch();
+        assert!(
+            mm.memory.frames.take_touched(0) && mm.memory.frames.take_touched(0),
+            "nobody watches, so all may have changed"
+        );
+        mm.memory.frames.watch();
         let mut before: Vec<Option<BlockUse>> = vec![None; numbers.len()];
         let (mut held, mut noted) = (Vec::new(), 0);
         for n in 0_u32..300 {
@@ -227,15 +235,15 @@ mod tests {
             let order = Order([0, 0, 3, 9, 0, 10][n as usize % 6]);
             let mobility = [Mobility::Movable, Mobility::Unmovable][(n / 5) as usize % 2];
             let request = AllocRequest { order, mobility, ..AllocRequest::gfp_nowait(NodeId(0)) };
-            match mm.alloc(&mut cx, &request) {
+            match mm.memory.alloc(&mut cx, &request) {
                 Ok(pfn) if n % 3 > 0 => held.push((pfn, order)),
-                Ok(pfn) => mm.free(&mut cx, pfn, order),
+                Ok(pfn) => mm.memory.free(&mut cx, pfn, order),
                 // Pages that are held longest go first.
-                Err(_) => held.drain(..held.len() / 2).for_each(|(pfn, order)| mm.free(&mut cx, pfn, order)),
+                Err(_) => held.drain(..held.len() / 2).for_each(|(pfn, order)| mm.memory.free(&mut cx, pfn, order)),
             }
             for (number, before) in numbers.iter().zip(&mut before) {
                 let now = mm.block_use(*number);
-                let is_noted = mm.frames.take_touched(*number);
+                let is_noted = mm.memory.frames.take_touched(*number);
                 noted += usize::from(is_noted);
                 let then = before.replace(now).unwrap_or(now);
                 assert!(
@@ -256,9 +264,9 @@ mod tests {
         let movable = AllocRequest { order: Order::BASE, mobility: Mobility::Movable, ..kernel };
         for n in 0..900 {
             let request = if n % 200 == 7 { &kernel } else { &movable };
-            mm.alloc(&mut cx, request).expect("there is memory");
+            mm.memory.alloc(&mut cx, request).expect("there is memory");
         }
-        let (blocks, census, by_use) = (blocks(&mm), mm.census(), mm.block_census());
+        let (blocks, census, by_use) = (blocks(&mm), mm.census(), mm.memory.block_census());
         let of_type = |of: MigrateType| blocks.iter().filter(|block| block.migrate_type == of).count() as u64;
         for of in MigrateType::ALL {
             let counted: u64 = census.zones.iter().map(|zone| zone.blocks[of as usize]).sum();

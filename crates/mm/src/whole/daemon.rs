@@ -4,15 +4,11 @@
 //!
 //! A new kernel thread is a file with its state and its step, a name in `news.rs`, and a row here.
 
+use memory::{cx::Cx, frame::Holdings, news::Daemon, slab::REAP_CPU, step::Step};
+use rules::variant::ThpRequests;
 use units::{NodeId, Picos};
 
-use crate::{
-    Mm, Spaces,
-    compact::kcompactd::CHECK_INTERVAL,
-    memory::{cx::Cx, frame::Holdings, news::Daemon, slab::REAP_CPU, step::Step},
-    rules::variant::ThpRequests,
-    thp::khugepaged::NeedsLock,
-};
+use crate::{Mm, Spaces, compact::kcompactd::CHECK_INTERVAL, thp::khugepaged::NeedsLock};
 
 /// For what a kernel thread is there once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +55,11 @@ pub struct Row {
 
 macro_rules! rows {
     ($($daemon:ident { $($field:tt)* })*) => {
-        impl Daemon {
-            /// The thread's row of the table.
-            pub fn row(self) -> &'static Row {
-                match self {
-                    $(Self::$daemon => {
+        impl Row {
+            /// The row of a kernel thread.
+            pub fn of(daemon: Daemon) -> &'static Self {
+                match daemon {
+                    $(Daemon::$daemon => {
                         static ROW: Row = Row { $($field)* };
                         &ROW
                     })*
@@ -130,7 +126,7 @@ rows! {
         name: "kthpd",
         scope: Scope::Node,
         nice: 19,
-        exists: |mm| mm.variant().thp_requests == ThpRequests::NodeThreads,
+        exists: |mm| mm.memory.variant().thp_requests == ThpRequests::NodeThreads,
         period: |_| None,
         is_idle: |mm, node| mm.thp_threads[node].is_idle(),
         needs: no_lock,
@@ -152,12 +148,12 @@ rows! {
         name: "kworker/cache_reap",
         scope: Scope::Cpu,
         nice: 0,
-        exists: Mm::reaps_caches,
-        period: |mm| mm.reaps_caches().then_some(REAP_CPU),
+        exists: |mm| mm.memory.reaps_caches(),
+        period: |mm| mm.memory.reaps_caches().then_some(REAP_CPU),
         is_idle: |_, _| true,
         needs: no_lock,
         holdings: |_, _| Holdings::default(),
-        step: |mm, _, cx, _| mm.step_cache_reap(cx),
+        step: |mm, _, cx, _| mm.memory.step_cache_reap(cx),
     }
     Balloon {
         name: "kworker/balloon",
@@ -175,6 +171,6 @@ rows! {
 impl Mm {
     /// A kernel thread goes on until others may run, or goes to sleep. It has no end.
     pub fn step_daemon(&mut self, daemon: Daemon, spaces: &mut Spaces, cx: &mut Cx<'_>, turn: Turn) -> Step<()> {
-        (daemon.row().step)(self, spaces, cx, turn)
+        (Row::of(daemon).step)(self, spaces, cx, turn)
     }
 }

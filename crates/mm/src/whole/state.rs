@@ -10,15 +10,16 @@ mod fill;
 mod system;
 mod types;
 
+use memory::{buddy::ORDERS, lru_kind::LruKind, pageblock::MigrateType};
+use rules::{
+    machine::MachineSpec,
+    variant::Variant,
+    zone::{Settings, ZoneKind},
+};
 use units::{NodeId, Order};
 
 pub use self::system::System;
-use crate::{
-    Mm, Settings, Variant,
-    memory::{buddy::ORDERS, lru_kind::LruKind, pageblock::MigrateType},
-    rules::{machine::MachineSpec, zone::ZoneKind},
-    space::address_space::AddressSpace,
-};
+use crate::{Mm, space::address_space::AddressSpace};
 
 /// The kind of a frame, as a kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,11 @@
 //! Differs: one census of everything; pageblocks that are free from end to end are counted too, and huge pages whether or not
 //! a PMD maps them.
 
+use memory::{frame::Frame, lru_kind::LruKind, node::Node, pageblock::MigrateType};
+use rules::zone::ZoneKind;
 use units::{NodeId, Order};
 
-use crate::{
-    Frame, MigrateType, Mm, ZoneKind,
-    memory::{lru_kind::LruKind, node::Node},
-};
+use crate::Mm;
 
 /// The use of memory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,27 +54,27 @@ impl Mm {
     /// Counts everything. It walks all pageblocks.
     pub fn census(&self) -> Census {
         let zones = self.zone_census();
-        let nodes = self.nodes.values().map(|node| self.node_census(node, &zones)).collect();
+        let nodes = self.memory.nodes().values().map(|node| self.node_census(node, &zones)).collect();
         Census { nodes, zones }
     }
 
     fn zone_census(&self) -> Vec<ZoneCensus> {
-        let pageblock = self.frames.blocks.order();
-        let census = |zone: &crate::ZoneState| {
-            let orders = 0..=zone.buddy.max_order().0;
-            let free: Vec<u64> = orders.map(|order| zone.buddy.area(Order(order)).nr_free()).collect();
+        let pageblock = self.memory.frames.blocks.order();
+        let census = |zone: &memory::zone_state::ZoneState| {
+            let orders = 0..=zone.max_order().0;
+            let free: Vec<u64> = orders.map(|order| zone.nr_free(Order(order))).collect();
             // Free frames of a pageblock that has no others are one block, or part of one.
             let whole = (0_u32..).zip(&free).skip(usize::from(pageblock.0));
             let free_blocks = whole.map(|(order, blocks)| blocks << (order - u32::from(pageblock.0))).sum();
             let (node, kind, blocks) = (zone.node, zone.kind, [0; MigrateType::COUNT]);
             ZoneCensus { node, kind, free, blocks, free_blocks, huge_pages: 0 }
         };
-        let mut zones: Vec<ZoneCensus> = self.zones.iter().map(census).collect();
-        for pfn in (0..self.frames.len()).step_by(pageblock.frames() as usize).map(units::Pfn) {
-            let Some(zone) = self.frames.blocks.zone(pfn) else { continue };
+        let mut zones: Vec<ZoneCensus> = self.memory.zones().iter().map(census).collect();
+        for pfn in (0..self.memory.frames.len()).step_by(pageblock.frames() as usize).map(units::Pfn) {
+            let Some(zone) = self.memory.frames.blocks.zone(pfn) else { continue };
             let zone = &mut zones[zone.position()];
-            zone.blocks[self.frames.blocks.migrate_type(pfn) as usize] += 1;
-            if let Frame::Anon { order, .. } = self.frames.get(pfn)
+            zone.blocks[self.memory.frames.blocks.migrate_type(pfn) as usize] += 1;
+            if let Frame::Anon { order, .. } = self.memory.frames.get(pfn)
                 && order == pageblock
             {
                 zone.huge_pages += 1;
@@ -85,10 +84,10 @@ impl Mm {
     }
 
     fn node_census(&self, node: &Node, census: &[ZoneCensus]) -> NodeCensus {
-        let zones = || node.zones().map(|zone| &self.zones[zone]);
+        let zones = || node.zones().map(|zone| self.memory.zone(zone));
         let huge_pages = census.iter().filter(|zone| zone.node == node.id).map(|zone| zone.huge_pages);
         let mut gauges = vec![
-            ("nr_free_pages", zones().map(|zone| zone.buddy.free_frames()).sum()),
+            ("nr_free_pages", zones().map(|zone| zone.free_frames()).sum()),
             ("nr_page_table_pages", zones().map(|zone| zone.page_tables.0).sum()),
             ("nr_anon_transparent_hugepages", huge_pages.sum()),
         ];
@@ -100,13 +99,14 @@ impl Mm {
 
 #[cfg(test)]
 mod tests {
-    use units::{CpuId, Pfn, Time};
-
-    use crate::{
-        AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec,
-        memory::{cost::Prices, cx::Cx, event::Counters},
-        rules::variant,
+    use memory::{cost::Prices, cx::Cx, event::Counters};
+    use rules::{
+        gfp::AllocRequest,
+        machine::{MachineSpec, NodeSpec, ZoneSpec},
+        variant,
+        zone::Settings,
     };
+    use units::{CpuId, Pfn, Time};
 
     use super::*;
 
@@ -145,7 +145,7 @@ mod tests {
         let (prices, mut counters) = (Prices::free(), Counters::default());
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
         let request = AllocRequest { order: Order(3), ..AllocRequest::gfp_nowait(NodeId(0)) };
-        mm.alloc(&mut cx, &request).expect("there is memory");
+        mm.memory.alloc(&mut cx, &request).expect("there is memory");
         let census = mm.census();
         let zone = &census.zones[0];
         assert_eq!((zone.free_blocks, zone.blocks.iter().sum::<u64>()), (7, 8));

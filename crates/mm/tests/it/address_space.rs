@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::small_machine::SmallMachine;
+use memory::{cx::Cx, event::Event, frame::Frame};
 use mm::{
-    Frame, Mm, Variant,
+    Mm,
     fault::{Access, FaultDone},
-    memory::{cx::Cx, event::Event},
-    rules::variant,
     space::{
         address_space::{AddressSpace, TASK_PAGES},
         page_table::{Level, Pmd},
@@ -16,6 +15,7 @@ use mm::{
     thp::ThpEnabled,
     whole::check::{self, Owners},
 };
+use rules::variant::{self, Variant};
 use units::{CpuId, Order, Pfn, Time, Vpn};
 
 /// A page's content: two words, so that a store to one shows whether the other was copied.
@@ -249,19 +249,19 @@ impl World {
             self.check_contents(*process, space);
             self.check_tables(space, &mut mappings);
             for table in space.tables.frames() {
-                assert_eq!(self.machine.mm.frames.get(table), Frame::PageTable);
+                assert_eq!(self.machine.mm.memory.frames.get(table), Frame::PageTable);
                 assert!(owned.insert(table, 1).is_none(), "table {table} belongs to two");
             }
         }
         for (pfn, count) in mappings {
             assert_eq!(self.machine.mm.frame_mappings(pfn), count, "frame {pfn}");
-            let head = if let Frame::Anon { order, .. } = self.machine.mm.frames.get(pfn) {
+            let head = if let Frame::Anon { order, .. } = self.machine.mm.memory.frames.get(pfn) {
                 owned.insert(pfn, order.frames().into());
                 pfn
             } else {
                 pfn.align_down(Order::HUGE)
             };
-            let Frame::Anon { order, .. } = self.machine.mm.frames.get(head) else { panic!("frame {head}") };
+            let Frame::Anon { order, .. } = self.machine.mm.memory.frames.get(head) else { panic!("frame {head}") };
             owned.insert(head, order.frames().into());
         }
         let zero = self.machine.mm.huge_zero.frame().map_or(0, |_| 512);
@@ -296,7 +296,7 @@ impl World {
     }
 
     fn check_tables(&self, space: &AddressSpace, mappings: &mut BTreeMap<Pfn, u32>) {
-        let frames = &self.machine.mm.frames;
+        let frames = &self.machine.mm.memory.frames;
         let mut rest = PageRange { start: Vpn(0), end: Vpn(TASK_PAGES) };
         let mut rss = 0;
         let mut tables = 0;

@@ -1,22 +1,27 @@
 //! Costs of CPUs to each other: locks that another one holds, and TLBs that hold pages which one has unmapped.
 
+use memory::{
+    cost::{Cause, Prices, Spent, Work},
+    cx::Cx,
+    event::{Counters, Event},
+    step::Step,
+    tlb::Shootdowns,
+};
 use mm::{
-    AllocRequest, MachineSpec, Mm, NodeSpec, Settings, ZoneKind, ZoneSpec,
+    Mm,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        cost::{Cause, Prices, Spent, Work},
-        cx::Cx,
-        event::{Counters, Event},
-        step::Step,
-        tlb::Shootdowns,
-    },
-    rules::variant::named,
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         fork::Fork,
         vma::{HugeAdvice, PageRange},
     },
     thp::ThpEnabled,
+};
+use rules::{
+    gfp::AllocRequest,
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::{Settings, ZoneKind},
 };
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time};
 
@@ -102,24 +107,24 @@ fn a_refill_waits_for_the_refill_of_another_cpu() {
     });
     let mut machine = Machine::new("v6.1", 64 << 10, prices);
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
-    let first = machine.on(0, 0, |mm, cx| mm.alloc(cx, &request).unwrap()).1.spent;
+    let first = machine.on(0, 0, |mm, cx| mm.memory.alloc(cx, &request).unwrap()).1.spent;
     assert_eq!(first.on(Cause::ZoneLock), Picos(20), "it was free");
     let moves = first.on(Cause::Allocator);
-    let batch = machine.mm.zones()[0].pcps[0].count() + 1;
+    let batch = machine.mm.memory.zones()[0].pcps[0].count() + 1;
     assert!(batch > 10 && moves >= Picos(u64::from(batch) * 10), "{batch} frames under one hold: {moves}");
     machine.now = Time(5);
-    let second = machine.on(1, 0, |mm, cx| mm.alloc(cx, &request).unwrap()).1.spent;
+    let second = machine.on(1, 0, |mm, cx| mm.memory.alloc(cx, &request).unwrap()).1.spent;
     assert_eq!(second.on(Cause::ZoneLock), (Picos(20) + moves - Picos(5)) + Picos(50 + 20), "wait, line and pair");
     // What is on the CPU's list needs no lock.
-    let third = machine.on(1, 0, |mm, cx| mm.alloc(cx, &request).unwrap()).1.spent;
+    let third = machine.on(1, 0, |mm, cx| mm.memory.alloc(cx, &request).unwrap()).1.spent;
     assert_eq!(third.on(Cause::ZoneLock), Picos(0));
     // A block that no list holds: from the free lists under the lock.
     machine.now = Time(1_000_000);
     let block = request.of_order(Order(5));
-    let large = machine.on(1, 0, |mm, cx| mm.alloc(cx, &block).unwrap());
+    let large = machine.on(1, 0, |mm, cx| mm.memory.alloc(cx, &block).unwrap());
     assert_eq!(large.1.spent.on(Cause::ZoneLock), Picos(20));
     machine.now = Time(2_000_000);
-    let freed = machine.on(0, 0, |mm, cx| mm.free(cx, large.0, Order(5))).1.spent;
+    let freed = machine.on(0, 0, |mm, cx| mm.memory.free(cx, large.0, Order(5))).1.spent;
     assert_eq!(freed.on(Cause::ZoneLock), Picos(50 + 20));
 }
 

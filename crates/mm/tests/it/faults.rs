@@ -1,10 +1,9 @@
 //! The rules of the fault path, one by one.
 
 use crate::small_machine::SmallMachine;
+use memory::{event::Event, step::Step};
 use mm::{
     fault::{Access, FaultControl, FaultDone, touch::Touch},
-    memory::{event::Event, step::Step},
-    rules::variant,
     space::{
         address_space::AddressSpace,
         page_table::{Level, Pmd},
@@ -13,6 +12,7 @@ use mm::{
     },
     thp::ThpEnabled,
 };
+use rules::variant;
 use units::{Bytes, Time, VirtAddr, Vpn};
 
 const HUGE: u64 = 512;

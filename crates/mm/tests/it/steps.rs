@@ -1,11 +1,15 @@
 //! Operations in steps: each is short, and between two of them every frame is somebody's.
 
 use crate::small_machine::SmallMachine;
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::{ControlId, Frame, Holdings},
+    step::Step,
+};
 use mm::{
-    AllocRequest, ControlId, Frame, Mm,
+    Mm,
     fault::{Access, FaultControl, FaultDone},
-    memory::{cx::Cx, event::Event, frame::Holdings, step::Step},
-    rules::variant,
     space::{
         address_space::AddressSpace,
         fork::Fork,
@@ -16,6 +20,7 @@ use mm::{
     thp::ThpEnabled,
     whole::check::{self, Owners},
 };
+use rules::{gfp::AllocRequest, variant};
 use units::{CpuId, Errno, NodeId, Order, Pfn, Time};
 
 const HUGE: u64 = 512;
@@ -55,7 +60,7 @@ fn a_fault_owns_its_huge_page_and_its_table_until_they_are_mapped() {
     assert_eq!(orders, [Order::HUGE, Order::BASE]);
     for held in &holdings.isolated {
         let order = held.order;
-        assert_eq!(machine.mm.frames.get(held.pfn), Frame::Isolated { owner: ME, order });
+        assert_eq!(machine.mm.memory.frames.get(held.pfn), Frame::Isolated { owner: ME, order });
     }
     owners(&machine, &[&space], holdings.clone()).unwrap();
 
@@ -68,6 +73,7 @@ fn a_fault_owns_its_huge_page_and_its_table_until_they_are_mapped() {
     assert!(owners(&machine, &[&space], twice).is_err());
     let mut other = machine.mm.clone();
     other
+        .memory
         .frames
         .set(fault.holdings(&space).isolated[0].pfn, Frame::Isolated { owner: ControlId(8), order: Order::HUGE });
     let says = Owners { spaces: vec![&space], controls: vec![(ME, fault.holdings(&space))] };
@@ -191,9 +197,9 @@ fn a_fork_without_memory_takes_itself_back_in_short_steps() {
     let (mut machine, mut parent, _) = written(ThpEnabled::Never, 16, 14 * HUGE);
     // All but sixteen frames, a block too large for the per-CPU lists, go elsewhere.
     let kernel = AllocRequest::gfp_kernel(NodeId(0));
-    let kept = machine.run(|mm, cx| mm.alloc(cx, &kernel.of_order(Order(4)))).0.unwrap();
-    while machine.run(|mm, cx| mm.alloc(cx, &kernel)).0.is_ok() {}
-    machine.run(|mm, cx| mm.free(cx, kept, Order(4)));
+    let kept = machine.run(|mm, cx| mm.memory.alloc(cx, &kernel.of_order(Order(4)))).0.unwrap();
+    while machine.run(|mm, cx| mm.memory.alloc(cx, &kernel)).0.is_ok() {}
+    machine.run(|mm, cx| mm.memory.free(cx, kept, Order(4)));
     let allocated = machine.allocated();
     let (steps, child) = fork_by_steps(&mut machine, &mut parent);
     assert_eq!(child.unwrap_err(), Errno::NOMEM);
@@ -216,14 +222,14 @@ fn sharing(spare: Option<u8>) -> (SmallMachine, AddressSpace, AddressSpace, Page
     if let Some(order) = spare {
         let kernel = AllocRequest::gfp_kernel(NodeId(0));
         let pieces: Vec<_> = (0..1 << order >> 8)
-            .map(|_| machine.run(|mm, cx| mm.alloc(cx, &kernel.of_order(Order(8)))).0.unwrap())
+            .map(|_| machine.run(|mm, cx| mm.memory.alloc(cx, &kernel.of_order(Order(8)))).0.unwrap())
             .collect();
         // What separates the pieces keeps them from becoming a huge page again.
         for order in (0..=10).rev().map(Order) {
-            while machine.run(|mm, cx| mm.alloc(cx, &kernel.of_order(order))).0.is_ok() {}
+            while machine.run(|mm, cx| mm.memory.alloc(cx, &kernel.of_order(order))).0.is_ok() {}
         }
         for piece in pieces.into_iter().step_by(2) {
-            machine.run(|mm, cx| mm.free(cx, piece, Order(8)));
+            machine.run(|mm, cx| mm.memory.free(cx, piece, Order(8)));
         }
     }
     (machine, parent, child, range)
@@ -352,7 +358,7 @@ fn vmas_take_slabs_and_give_them_back() {
     let mut space = machine.space();
     let range = machine.map(&mut space, 200);
     let slabs = |machine: &SmallMachine| {
-        let is_slab = |pfn: &u32| matches!(machine.mm.frames.get(Pfn(*pfn)), Frame::Slab(_));
+        let is_slab = |pfn: &u32| matches!(machine.mm.memory.frames.get(Pfn(*pfn)), Frame::Slab(_));
         (0..machine.frames).filter(is_slab).count()
     };
     assert_eq!(slabs(&machine), 2, "its own, and its VMA's");
@@ -389,7 +395,7 @@ fn without_memory_for_a_vma_there_is_no_mapping() {
     let mut space = machine.space();
     let range = machine.map(&mut space, 64);
     let kernel = AllocRequest::gfp_kernel(NodeId(0));
-    while machine.run(|mm, cx| mm.alloc(cx, &kernel)).0.is_ok() {}
+    while machine.run(|mm, cx| mm.memory.alloc(cx, &kernel)).0.is_ok() {}
     // Every other page goes, until twenty VMAs fill the slab that is there.
     let mut split = 0;
     let error = loop {

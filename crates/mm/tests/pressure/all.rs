@@ -1,17 +1,17 @@
 //! Everything at once: tasks that fault huge pages, fork, give up parts and end, kswapd, kcompactd and khugepaged, the OOM
 //! killer; and a device, moves and allocations that fail. What a process wrote is what it finds.
 
+use memory::{
+    backing::{Discard, HostSpec},
+    cx::Cx,
+    frame::{ControlId, SpaceId},
+    news::Daemon,
+    step::Step,
+};
 use mm::{
-    AllocRequest, ControlId, SpaceId,
     compact::kcompactd::CompactMemory,
     fault::Access,
     guest::reporting::ReportingSpec,
-    memory::{
-        backing::{Discard, HostSpec},
-        cx::Cx,
-        news::Daemon,
-        step::Step,
-    },
     space::{
         fork::Fork,
         unmap::Unmap,
@@ -19,6 +19,7 @@ use mm::{
     },
     thp::khugepaged::{KhugepagedSettings, NeedsLock},
 };
+use rules::gfp::AllocRequest;
 use units::{CpuId, NodeId, Order, Picos, Time};
 
 use crate::machine::{
@@ -46,7 +47,7 @@ impl Machine {
             ..KhugepagedSettings::default()
         };
         let host_page = [Order::HUGE, Order::BASE][usize::from(seed.is_multiple_of(3))];
-        self.mm.attach_host(HostSpec { page: host_page, discard: Discard::DontNeed });
+        self.mm.memory.attach_host(HostSpec { page: host_page, discard: Discard::DontNeed });
         let order = Order([0, 3, 5, 2][usize::try_from(seed % 4).unwrap()]);
         self.mm.register_reporting(ReportingSpec { order, delay: Picos::from_micros(300) }, self.now);
         self.mm.fail_reports([0, 5][usize::from(seed.is_multiple_of(5))]);
@@ -91,7 +92,7 @@ impl Machine {
 
     /// kswapd has come to the end of a pass: those go on who wait for that.
     pub(crate) fn wake_after_pass(&mut self, tasks: &mut [Task]) {
-        if !self.mm.take_passed().is_empty() {
+        if !self.mm.memory.take_passed().is_empty() {
             for task in tasks.iter_mut().filter(|task| task.waits_for_pass) {
                 self.reach(if task.sleeps_until > self.now {
                     "a stall ends with a pass"
@@ -109,12 +110,12 @@ impl Machine {
         let mut cx = Cx::new(CpuId(1), self.now, prices, counters);
         if chance.below(2) == 0 || atomic.len() == ATOMIC_MOST {
             if let Some((block, order)) = atomic.pop_first() {
-                mm.free(&mut cx, block, order);
+                mm.memory.free(&mut cx, block, order);
             }
         } else {
             let order = Order(u8::try_from(chance.below(3)).unwrap());
-            let is_boosted = mm.zones()[0].boost > 0;
-            let got = mm.alloc(&mut cx, &AllocRequest::gfp_atomic(NodeId(0)).of_order(order));
+            let is_boosted = mm.memory.zones()[0].boost > 0;
+            let got = mm.memory.alloc(&mut cx, &AllocRequest::gfp_atomic(NodeId(0)).of_order(order));
             atomic.extend(got.map(|block| (block, order)));
             if is_boosted {
                 self.reach(if got.is_ok() { "who cannot wait is served under a boost" } else { "or is not" });
@@ -150,7 +151,7 @@ impl Machine {
     /// Gives back all that daemons hold.
     fn come_to_rest(&mut self) {
         while let Some((block, order)) = self.atomic.pop_first() {
-            self.mm.free(&mut Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters), block, order);
+            self.mm.memory.free(&mut Cx::new(CpuId(1), self.now, &self.prices, &mut self.counters), block, order);
         }
         loop {
             let awake = [self.kswapd, self.kcompactd, self.khugepaged, self.reporter];
@@ -185,20 +186,20 @@ impl Machine {
 
     /// Kernel threads that somebody has woken.
     fn wake_threads(&mut self) {
-        if !self.mm.take_woken(Daemon::Kswapd).is_empty() {
+        if !self.mm.memory.take_woken(Daemon::Kswapd).is_empty() {
             self.kswapd = Some(self.now);
         }
-        if !self.mm.take_woken(Daemon::Kcompactd).is_empty() {
+        if !self.mm.memory.take_woken(Daemon::Kcompactd).is_empty() {
             self.kcompactd = Some(self.now);
         }
-        if !self.mm.take_woken(Daemon::Khugepaged).is_empty() {
+        if !self.mm.memory.take_woken(Daemon::Khugepaged).is_empty() {
             self.khugepaged = Some(self.now);
         }
         if self.steps.is_multiple_of(7) {
             // Somebody has freed a block that is large enough.
             self.mm.notify_reporting(self.now);
         }
-        if !self.mm.take_woken(Daemon::Reporter).is_empty() {
+        if !self.mm.memory.take_woken(Daemon::Reporter).is_empty() {
             self.reporter = Some(self.now);
         }
     }
@@ -206,7 +207,7 @@ impl Machine {
     fn turn_of_all(&mut self, tasks: &mut Vec<Task>, chance: &mut Chance) {
         self.steps += 1;
         self.wake_threads();
-        let _ = self.mm.take_unlocked();
+        let _ = self.mm.memory.take_unlocked();
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
         let ready = |task: &Task| task.sleeps_until <= self.now && !self.is_kept_out(task);
         let ready: Vec<usize> = (0..tasks.len()).filter(|at| ready(&tasks[*at])).collect();
@@ -253,7 +254,7 @@ impl Machine {
             }
         }
         self.wake_after_pass(tasks);
-        for space in self.mm.take_killed() {
+        for space in self.mm.memory.take_killed() {
             self.killed.insert(space);
             tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());
         }
@@ -261,7 +262,7 @@ impl Machine {
             self.check(tasks);
             self.check_host();
         }
-        if self.mm.zones()[0].boost > 0 {
+        if self.mm.memory.zones()[0].boost > 0 {
             self.reach("marks are raised");
         }
         self.was_full |= self.mm.swap.free() == 0;
@@ -358,7 +359,7 @@ impl Machine {
                 if (pte.is_present() || pte.is_migration()) && !pte.is_zero_page() {
                     let within = if pte.is_huge() { u32::try_from(page.0 % 512).unwrap() } else { 0 };
                     assert_eq!(
-                        self.mm.frames.content(pte.pfn().plus(within)),
+                        self.mm.memory.frames.content(pte.pfn().plus(within)),
                         *expected,
                         "{page:?} of {id:?}: {pte:?}"
                     );

@@ -1,19 +1,18 @@
 //! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
 
 use crate::mistakes::Seeded;
+use memory::{
+    cost::{Prices, Work},
+    cx::Cx,
+    event::{Counters, Event},
+    frame::{ControlId, Frame, Holdings, SpaceId},
+    news::Daemon,
+    step::{Step, Wait},
+};
 use mm::{
-    ControlId, Frame, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
+    Mm, Spaces,
     compact::kcompactd::CompactMemory,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        cost::{Prices, Work},
-        cx::Cx,
-        event::{Counters, Event},
-        frame::Holdings,
-        news::Daemon,
-        step::{Step, Wait},
-    },
-    rules::variant::{self, ThpDefrag},
     slow::Supply,
     space::{
         address_space::{AddressSpace, MMAP_BASE},
@@ -23,6 +22,11 @@ use mm::{
     },
     swap::{SwapMedium, SwapSpec},
     whole::check::{Owners, walk, walk_owners},
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{self, ThpDefrag, Variant},
+    zone::{Settings, ZoneKind},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, NodeId, Order, Pfn, Picos, Time, Vpn};
@@ -148,8 +152,8 @@ impl Machine {
         if setup.kills {
             mm.enable_oom_killer();
         }
-        mm.frames.keep_contents(!0);
-        mm.trace_extfrag(true);
+        mm.memory.frames.keep_contents(!0);
+        mm.memory.trace_extfrag(true);
         if let Some(pages) = setup.swap {
             mm.swapon(&SwapSpec { size: Bytes(pages * 4096), medium: setup.medium });
         }
@@ -354,7 +358,7 @@ impl Machine {
     /// When no task can go on, time passes.
     pub(crate) fn turn(&mut self, tasks: &mut Vec<Task>, chance: &mut dyn FnMut(u64) -> u64) -> Option<(u32, Fate)> {
         self.steps += 1;
-        if !self.mm.take_woken(Daemon::Kswapd).is_empty() {
+        if !self.mm.memory.take_woken(Daemon::Kswapd).is_empty() {
             self.kswapd = Some(self.now);
         }
         let ready: Vec<usize> = (0..tasks.len()).filter(|at| tasks[*at].sleeps_until <= self.now).collect();
@@ -373,7 +377,7 @@ impl Machine {
             self.now = sleeps.min().expect("somebody waits for a time");
         }
         self.wake_after_pass(tasks);
-        for space in self.mm.take_killed() {
+        for space in self.mm.memory.take_killed() {
             self.killed.insert(space);
             tasks.iter_mut().filter(|task| task.space == space).for_each(|task| task.supply.open_reserves());
         }
@@ -484,11 +488,11 @@ impl Machine {
         }
         let within = if pte.is_huge() { u32::try_from(task.page.0 % 512).unwrap() } else { 0 };
         let pfn = pte.pfn().plus(within);
-        assert_eq!(self.mm.frames.content(pfn), expected.unwrap_or(0), "{:?} at {:?}", task.page, pte);
+        assert_eq!(self.mm.memory.frames.content(pfn), expected.unwrap_or(0), "{:?} at {:?}", task.page, pte);
         if task.access == Access::Write {
             assert!(pte.is_writable() && pte.is_dirty());
             self.writes += 1;
-            self.mm.frames.store(pfn, self.writes);
+            self.mm.memory.frames.store(pfn, self.writes);
             written.insert(task.page, self.writes);
         }
     }
@@ -511,7 +515,7 @@ impl Machine {
 
     /// Frames of the swap cache.
     pub(crate) fn cached(&self) -> Vec<(mm::folio::pte::SwapSlot, Pfn)> {
-        let frames = (0..self.mm.frames.len()).map(Pfn);
+        let frames = (0..self.mm.memory.frames.len()).map(Pfn);
         let mut cached: Vec<_> = frames.filter_map(|pfn| Some((self.mm.swap.slot_of(pfn)?, pfn))).collect();
         cached.sort_unstable();
         cached
@@ -551,13 +555,13 @@ impl Machine {
         let mut cx = Cx::new(CpuId(0), self.now, &self.prices, &mut self.counters);
         self.mm.lru_add_drain_all(&mut cx);
         self.check(&[]);
-        for event in self.mm.take_extfrag() {
+        for event in self.mm.memory.take_extfrag() {
             assert!(self.fell_back.count(event.kind(), 1), "{event:?}");
         }
         assert_eq!(&self.fell_back, self.counters.extfrag(), "counts are those of the trace");
         let mut left = 0;
-        for pfn in (0..self.mm.frames.len()).map(Pfn) {
-            match self.mm.frames.get(pfn) {
+        for pfn in (0..self.mm.memory.frames.len()).map(Pfn) {
+            match self.mm.memory.frames.get(pfn) {
                 Frame::Anon { .. } => {
                     assert!(self.mm.swap.slot_of(pfn).is_some(), "frame {pfn} is nobody's");
                     left += 1;

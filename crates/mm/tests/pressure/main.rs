@@ -10,12 +10,10 @@ mod soak;
 use std::collections::BTreeMap;
 
 use machine::{Fate, Machine, Setup};
+use memory::event::{Counters, Event};
 use mistakes::Seeded;
-use mm::{
-    memory::event::{Counters, Event},
-    rules::variant::{self, ThpDefrag},
-    swap::SwapMedium,
-};
+use mm::swap::SwapMedium;
+use rules::variant::{self, ThpDefrag};
 
 const MIB: u64 = 256;
 

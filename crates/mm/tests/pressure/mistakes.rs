@@ -1,11 +1,12 @@
 //! Mistakes in the rules of free page reporting: each is seen, by what pages hold or by a check, and without it nothing is.
 
-use mm::{
-    Frame, MigrateType,
-    guest::mistake::Mistake,
-    memory::{event::Event, frame::Held, news::Daemon},
-    whole::check::walk_host,
+use memory::{
+    event::Event,
+    frame::{Frame, Held},
+    news::Daemon,
+    pageblock::MigrateType,
 };
+use mm::{guest::mistake::Mistake, whole::check::walk_host};
 use units::{Order, Pfn};
 
 use crate::{everything_with, machine::Machine};
@@ -39,16 +40,16 @@ impl Machine {
 
     /// Blocks that the thread holds, and the types of their pageblocks.
     pub(crate) fn reported_types(&self) -> Vec<(Held, MigrateType)> {
-        let types = &self.mm.frames.blocks;
+        let types = &self.mm.memory.frames.blocks;
         self.mm.reporter_holdings().isolated.iter().map(|held| (*held, types.migrate_type(held.pfn))).collect()
     }
 
     /// Blocks that the thread has put back are on the lists of their type.
     pub(crate) fn check_put_back(&self, before: &[(Held, MigrateType)]) {
-        let frames = &self.mm.frames;
+        let frames = &self.mm.memory.frames;
         let still = self.mm.reporter_holdings().isolated;
         for (held, was) in before.iter().filter(|(held, _)| !still.contains(held)) {
-            let orders = (held.order.0..=self.mm.max_order().0).map(Order);
+            let orders = (held.order.0..=self.mm.memory.max_order().0).map(Order);
             let heads = orders.map(|order| (held.pfn.align_down(order), order));
             let block = heads.into_iter().find(|(pfn, order)| frames.is_free(*pfn, *order));
             // One that has merged may have been taken again; one that is lost is found by who asks for the owner of each.
@@ -85,7 +86,7 @@ impl Machine {
     }
 
     fn note_woken_reporter(&mut self) {
-        if !self.mm.take_woken(Daemon::Reporter).is_empty() {
+        if !self.mm.memory.take_woken(Daemon::Reporter).is_empty() {
             self.reporter = Some(self.now);
         }
     }
@@ -102,7 +103,7 @@ impl Machine {
     /// Free blocks of which the host does not know.
     fn unreported(&self, order: Order) -> usize {
         let is_one = |frame| matches!(frame, Frame::Free { order: of, reported: false, .. } if of >= order);
-        (0..self.mm.frames.len()).filter(|pfn| is_one(self.mm.frames.get(Pfn(*pfn)))).count()
+        (0..self.mm.memory.frames.len()).filter(|pfn| is_one(self.mm.memory.frames.get(Pfn(*pfn)))).count()
     }
 }
 

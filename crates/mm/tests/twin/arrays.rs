@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mm::memory::slab::Cache;
+use memory::slab::Cache;
 
 use crate::{
     model::Wish,

@@ -1,20 +1,18 @@
 //! The comparison after an operation. Of the real one it reads frames, raw words and the ends of lists.
 
-use mm::{
-    Frame, FrameTable, MigrateType, PerNode, ZoneState,
-    folio::pte::Pte,
-    memory::{
-        event::Event,
-        frame::{FrameFlag, NIL},
-        list::List,
-        lru_kind::LruKind,
-        news::Daemon,
-        slab::{ArrayCache, Arrays, Cache, Slabs, Slub},
-    },
-    rules::variant::PcpLists,
-    space::address_space::AddressSpace,
-    whole::check,
+use memory::{
+    event::Event,
+    frame::{Frame, FrameFlag, FrameTable, NIL},
+    list::List,
+    lru_kind::LruKind,
+    news::Daemon,
+    pageblock::MigrateType,
+    per_node::PerNode,
+    slab::{ArrayCache, Arrays, Cache, Slabs, Slub},
+    zone_state::ZoneState,
 };
+use mm::{folio::pte::Pte, space::address_space::AddressSpace, whole::check};
+use rules::variant::PcpLists;
 use units::{CpuId, Order, Pfn};
 
 use crate::{
@@ -53,8 +51,8 @@ impl Pair {
     }
 
     fn compare_memory(&self) {
-        let (frames, model) = (&self.mm.frames, &self.twin.memory);
-        for (zone, twin) in self.mm.zones().iter().zip(&model.zones) {
+        let (frames, model) = (&self.mm.memory.frames, &self.twin.memory);
+        for (zone, twin) in self.mm.memory.zones().iter().zip(&model.zones) {
             for order in 0..=model.max {
                 let is_big = order >= model.pageblock;
                 for list in MigrateType::ALL {
@@ -76,8 +74,8 @@ impl Pair {
         for pfn in (0..frames.len()).step_by(1 << model.pageblock) {
             assert_eq!(frames.blocks.migrate_type(Pfn(pfn)), model.type_at(pfn), "pageblock of {pfn}");
         }
-        assert_eq!(self.mm.has_woken(Daemon::Kswapd), !model.woken.is_empty());
-        for (node, twin) in self.mm.nodes().values().zip(&model.kswapds) {
+        assert_eq!(self.mm.memory.has_woken(Daemon::Kswapd), !model.woken.is_empty());
+        for (node, twin) in self.mm.memory.nodes().values().zip(&model.kswapds) {
             let kswapd = &node.kswapd;
             assert_eq!((kswapd.is_asleep(), kswapd.failures()), (twin.is_asleep(), twin.failures));
         }
@@ -88,7 +86,7 @@ impl Pair {
     }
 
     fn compare_lru(&self) {
-        let (frames, lru, twin) = (&self.mm.frames, &self.mm.lru, &self.twin.lru);
+        let (frames, lru, twin) = (&self.mm.memory.frames, &self.mm.lru, &self.twin.lru);
         for (number, lruvec) in lru.lruvecs().iter().enumerate() {
             for kind in [LruKind::InactiveAnon, LruKind::ActiveAnon] {
                 let same = listed(frames, lruvec.list(kind), false).eq(twin.list(number, kind == LruKind::ActiveAnon));
@@ -105,12 +103,12 @@ impl Pair {
 
     fn compare_slabs(&self) {
         let twin = &self.twin.slabs;
-        match &self.mm.slabs {
+        match &self.mm.memory.slabs {
             Slabs::Slub(all) => self.compare_slub(all),
             Slabs::Slab(arrays) => self.compare_arrays(arrays),
         }
         for (pfn, twin) in &twin.all {
-            let frame = self.mm.frames.get(Pfn(*pfn));
+            let frame = self.mm.memory.frames.get(Pfn(*pfn));
             let Frame::Slab(slab) = frame else { panic!("{pfn} is a slab, not {frame:?}") };
             assert_eq!(slab.cache, twin.cache, "slab {pfn}");
             assert_eq!((u32::from(slab.order.0), u32::from(slab.in_use)), (twin.order, twin.in_use), "slab {pfn}");
@@ -134,7 +132,10 @@ impl Pair {
             }
             for (node, list) in (0..).zip(slabs.partial(cache).values()) {
                 let theirs = twin.partial.get(&(cache, node)).map_or(&[][..], Vec::as_slice);
-                assert!(listed(&self.mm.frames, list, false).eq(theirs.iter().copied()), "{cache:?}, node {node}");
+                assert!(
+                    listed(&self.mm.memory.frames, list, false).eq(theirs.iter().copied()),
+                    "{cache:?}, node {node}"
+                );
             }
         }
     }
@@ -154,7 +155,7 @@ impl Pair {
                 let key = (cache, id.0);
                 for (ours, theirs) in [(&node.partial, &twin.partial), (&node.free, &twin.empty)] {
                     let theirs = theirs.get(&key).map_or(&[][..], Vec::as_slice);
-                    let ours = listed(&self.mm.frames, ours, false);
+                    let ours = listed(&self.mm.memory.frames, ours, false);
                     assert!(ours.eq(theirs.iter().copied()), "{cache:?}, node {id}: not {theirs:?}");
                 }
                 if let Some(shared) = &node.shared {
@@ -175,7 +176,7 @@ impl Pair {
         let mut spaces = 0;
         for (id, space) in self.all_spaces() {
             let process = &self.twin.processes[&id];
-            let tables = Tables { frames: &self.mm.frames, space, process };
+            let tables = Tables { frames: &self.mm.memory.frames, space, process };
             tables.compare();
             compare_mappings(space, process);
             spaces += 1;
@@ -187,7 +188,7 @@ impl Pair {
     pub(crate) fn compare_contents(&self) {
         for (id, space) in self.all_spaces().filter(|(id, _)| self.reads_back(*id)) {
             let process = &self.twin.processes[&id];
-            Tables { frames: &self.mm.frames, space, process }.compare_contents();
+            Tables { frames: &self.mm.memory.frames, space, process }.compare_contents();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Forking once more, in the same bounded steps.
 
-use mm::memory::slab::Cache;
+use memory::slab::Cache;
 
 use crate::{
     processes::{Entry, HUGE, Page, World},

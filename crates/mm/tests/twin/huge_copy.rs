@@ -1,6 +1,6 @@
 //! The copy of a huge page on a store once more, as kernels before 5.8 make it.
 
-use mm::memory::event::Event;
+use memory::event::Event;
 
 use crate::{
     model::Wish,

@@ -1,7 +1,8 @@
 //! Pageblocks that are kept for the needy once more: RESERVE ones up to 4.3, HIGHATOMIC ones from 4.4 on. And zones that take
 //! turns, from 3.12 to 4.7.
 
-use mm::{MachineSpec, MigrateType, PcpHigh, Settings, Urgency, ZoneFigures, rules::variant::LastResort};
+use memory::{ZoneFigures, pageblock::MigrateType, pcp::PcpHigh};
+use rules::{gfp::Urgency, machine::MachineSpec, variant::LastResort, zone::Settings};
 
 use crate::model::{Model, REQUESTABLE, Wish, Zone, type_of};
 
@@ -36,7 +37,7 @@ impl Model {
     }
 
     pub(crate) fn set_marks(&mut self, machine: &MachineSpec, settings: &Settings) {
-        for figures in mm::zone_figures(&machine.view(), settings, &self.rules) {
+        for figures in memory::zone_figures(&machine.view(), settings, &self.rules) {
             let is_its = |zone: &Zone| zone.node == figures.node.0 && zone.kind == figures.kind;
             let Some(z) = self.zones.iter().position(is_its) else { continue };
             let zone = &mut self.zones[z];

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use mm::{Urgency, ZoneKind, memory::event::Event};
+use memory::event::Event;
+use rules::{gfp::Urgency, zone::ZoneKind};
 
 use crate::{
     model::{Model, Wish, Zone},

@@ -3,10 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mm::{
-    memory::event::Event,
-    rules::variant::{CowReuse, LruBy, NewAnon},
-};
+use memory::event::Event;
+use rules::variant::{CowReuse, LruBy, NewAnon};
 
 use crate::{
     model::Taken,

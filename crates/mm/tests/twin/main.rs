@@ -24,16 +24,15 @@ mod unmap;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mm::{
-    Mobility, Settings, Urgency, Variant, ZoneKind,
-    fault::Access,
-    memory::{event::Event, slab::SlabAllocator},
-    rules::variant,
-    space::vma::HugeAdvice,
-    thp::ThpEnabled,
-};
+use memory::{event::Event, slab::SlabAllocator};
+use mm::{fault::Access, space::vma::HugeAdvice, thp::ThpEnabled};
 use model::Wish;
 use pair::Pair;
+use rules::{
+    gfp::{Mobility, Urgency},
+    variant::{self, Variant},
+    zone::{Settings, ZoneKind},
+};
 use stream::{Numbers, Weights};
 
 const SEEDS: u64 = 120;

@@ -1,9 +1,11 @@
 //! Watermarks once more: what a request must leave in a zone; and marks that are raised, where who breaks up a pageblock makes
 //! kswapd make room, or would rather wait than do so.
 
-use mm::{
-    MigrateType, Mobility, Urgency, ZoneKind,
-    rules::variant::{WatermarkBoost, WatermarkOrders},
+use memory::pageblock::MigrateType;
+use rules::{
+    gfp::{Mobility, Urgency},
+    variant::{WatermarkBoost, WatermarkOrders},
+    zone::ZoneKind,
 };
 
 use crate::{

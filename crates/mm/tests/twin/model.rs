@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use mm::{
-    MachineSpec, MigrateType, Mobility, PcpHigh, Settings, Urgency, Variant, ZoneKind,
-    memory::event::Event,
-    rules::variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, SlowPath},
+use memory::{event::Event, pageblock::MigrateType, pcp::PcpHigh};
+use rules::{
+    gfp::{Mobility, Urgency},
+    machine::MachineSpec,
+    variant::{FallbackRules, HighAtomic, LastResort, Merging, PcpDrain, PcpFree, PcpLists, SlowPath, Variant},
+    zone::{Settings, ZoneKind},
 };
 
 use crate::{kept::share_of, kswapd::Kswapd, marks::STALL_ORDER};
@@ -179,7 +181,7 @@ impl Model {
             reached: BTreeMap::new(),
         };
         let cpus = model.cpu_nodes.len();
-        for figures in mm::zone_figures(&machine.view(), settings, &rules) {
+        for figures in memory::zone_figures(&machine.view(), settings, &rules) {
             let node = &machine.nodes[figures.node.0 as usize];
             let Some(spec) = node.zones.iter().find(|zone| zone.kind == figures.kind && zone.managed.0 > 0) else {
                 continue;
@@ -228,7 +230,7 @@ impl Model {
         let mut at = start;
         while at < end {
             let order = (0..=self.max).rev().find(|o| at.is_multiple_of(1 << o) && at + (1 << o) <= end).unwrap();
-            zone.put(at, order, MigrateType::Movable, self.rules.moved_end == mm::rules::variant::ListEnd::Tail);
+            zone.put(at, order, MigrateType::Movable, self.rules.moved_end == rules::variant::ListEnd::Tail);
             at += 1 << order;
         }
     }
@@ -497,7 +499,7 @@ impl Model {
 
     pub(crate) fn regroup(&mut self, z: usize, pfn: u32, order: u32, to: MigrateType) {
         self.zones[z].take_off(pfn, order);
-        self.zones[z].put(pfn, order, to, self.rules.moved_end == mm::rules::variant::ListEnd::Tail);
+        self.zones[z].put(pfn, order, to, self.rules.moved_end == rules::variant::ListEnd::Tail);
     }
 
     // The way back.

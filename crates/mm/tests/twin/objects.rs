@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use mm::{
-    Settings,
-    memory::{event::Event, slab::SlabAllocator},
-    thp::ThpEnabled,
-};
+use memory::{event::Event, slab::SlabAllocator};
+use mm::thp::ThpEnabled;
+use rules::zone::Settings;
 use units::{Picos, Time};
 
 use crate::{

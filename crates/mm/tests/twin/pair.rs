@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use memory::{
+    cost::{Prices, Work},
+    cx::Cx,
+    event::Counters,
+    frame::{ControlId, FrameFlag, Holdings},
+    news::Daemon,
+    slab::{Cache, Object},
+    step,
+};
 use mm::{
-    AllocRequest, ControlId, MachineSpec, Mark, Mm, Settings, Spaces, Variant,
+    Mm, Spaces,
     fault::{Access, touch},
-    memory::{
-        cost::{Prices, Work},
-        cx::Cx,
-        event::Counters,
-        frame::{FrameFlag, Holdings},
-        news::Daemon,
-        slab::{Cache, Object},
-        step,
-    },
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         fork, unmap,
@@ -21,6 +21,12 @@ use mm::{
     },
     thp::ThpEnabled,
     whole::check::Owners,
+};
+use rules::{
+    gfp::{AllocRequest, Mark},
+    machine::MachineSpec,
+    variant::Variant,
+    zone::Settings,
 };
 use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 
@@ -124,10 +130,15 @@ fn pages_of((start, end): (u64, u64)) -> PageRange {
 }
 
 impl Pair {
-    pub(crate) fn new(machine: &mm::MachineSpec, rules: Variant, settings: &Settings, enabled: ThpEnabled) -> Self {
+    pub(crate) fn new(
+        machine: &rules::machine::MachineSpec,
+        rules: Variant,
+        settings: &Settings,
+        enabled: ThpEnabled,
+    ) -> Self {
         let mut mm = Mm::new(machine, rules, settings);
         mm.thp.enabled = enabled;
-        mm.frames.keep_contents(DIRT);
+        mm.memory.frames.keep_contents(DIRT);
         let mut twin = World::new(machine, rules, settings);
         twin.enabled = enabled;
         let pair = Self {
@@ -154,7 +165,7 @@ impl Pair {
 
     pub(crate) fn alloc(&mut self, cpu: u32, wish: Wish) {
         let Self { mm, counters, prices, .. } = self;
-        let got = mm.alloc(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), &request(wish));
+        let got = mm.memory.alloc(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), &request(wish));
         let expected = self.twin.memory.alloc(cpu as usize, wish);
         assert_eq!(got.map(|pfn| pfn.0).ok(), expected, "{wish:?} on CPU {cpu}");
         self.live.extend(got);
@@ -164,8 +175,8 @@ impl Pair {
         if at < self.live.len() {
             let pfn = self.live.remove(at);
             let Self { mm, counters, prices, .. } = self;
-            let order = mm.frames.order_of(mm.frames.get(pfn));
-            mm.free(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), pfn, order);
+            let order = mm.memory.frames.order_of(mm.memory.frames.get(pfn));
+            mm.memory.free(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), pfn, order);
             self.twin.memory.free(cpu as usize, pfn.0);
         }
     }
@@ -173,7 +184,7 @@ impl Pair {
     /// One more object of a kind; false when memory is out.
     pub(crate) fn alloc_object(&mut self, cpu: u32, cache: Cache) -> bool {
         let Self { mm, counters, prices, .. } = self;
-        let got = mm.alloc_object(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), cache);
+        let got = mm.memory.alloc_object(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), cache);
         let expected = self.twin.new_object(cpu as usize, cache);
         assert_eq!(got.map(|object| object.slab().0).ok(), expected, "{cache:?} on CPU {cpu}");
         self.objects.extend(got.map(|object| (object, cache)));
@@ -184,7 +195,7 @@ impl Pair {
         if at < self.objects.len() {
             let (object, _) = self.objects.remove(at);
             let Self { mm, counters, prices, .. } = self;
-            mm.free_object(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), object);
+            mm.memory.free_object(&mut Cx::new(CpuId(cpu), Time(0), prices, counters), object);
             self.twin.free_object(cpu as usize, object.slab().0);
         }
     }
@@ -192,9 +203,9 @@ impl Pair {
     /// A CPU takes what lies idle out of its arrays, if there are any; says when it will do so again.
     pub(crate) fn reap(&mut self, cpu: u32, now: Time) -> Option<Time> {
         let Self { mm, counters, prices, .. } = self;
-        mm.slabs.arrays()?;
+        mm.memory.slabs.arrays()?;
         let until = loop {
-            match mm.step_cache_reap(&mut Cx::new(CpuId(cpu), now, prices, counters)) {
+            match mm.memory.step_cache_reap(&mut Cx::new(CpuId(cpu), now, prices, counters)) {
                 step::Step::More => {}
                 step::Step::Block(step::Wait::Until(until)) => break until,
                 other => panic!("it has no end and waits for nothing but time: {other:?}"),
@@ -212,7 +223,7 @@ impl Pair {
     pub(crate) fn unreserve(&mut self, wish: Wish, force: bool) {
         let Self { mm, counters, prices, .. } = self;
         let mut cx = Cx::new(CpuId(0), Time(0), prices, counters);
-        let got = mm.unreserve_high_atomic(&mut cx, &request(wish), force);
+        let got = mm.memory.unreserve_high_atomic(&mut cx, &request(wish), force);
         assert_eq!(got, self.twin.memory.give_up_kept(wish, force), "{wish:?}");
     }
 
@@ -224,7 +235,7 @@ impl Pair {
         });
         let unborn = unborn.collect();
         let Self { mm, counters, prices, twin, spaces, .. } = self;
-        let woken: Vec<_> = mm.take_woken(Daemon::Kswapd).into_iter().map(|node| node.0 as usize).collect();
+        let woken: Vec<_> = mm.memory.take_woken(Daemon::Kswapd).into_iter().map(|node| node.0 as usize).collect();
         assert_eq!(woken, std::mem::take(&mut twin.memory.woken));
         // It may change anybody's page tables.
         let mut all = Spaces::default();
@@ -253,7 +264,7 @@ impl Pair {
     /// A block becomes memory that could be migrated: it stands for a page on an LRU list.
     pub(crate) fn make_movable(&mut self, at: usize) {
         if let Some(pfn) = self.live.get(at).copied() {
-            self.mm.frames.mark(pfn, FrameFlag::OnLru, true);
+            self.mm.memory.frames.mark(pfn, FrameFlag::OnLru, true);
             self.twin.memory.taken.get_mut(&pfn.0).unwrap().on_lru = true;
         }
     }
@@ -465,5 +476,5 @@ fn store(mm: &mut Mm, space: &AddressSpace, page: u64, word: Store) {
     assert!(pte.is_writable(), "page {page} was written");
     let offset = if pte.is_huge() { u32::try_from(page % 512).unwrap() } else { 0 };
     let pfn = pte.pfn().plus(offset);
-    mm.frames.store(pfn, word.into(page, mm.frames.content(pfn)));
+    mm.memory.frames.store(pfn, word.into(page, mm.memory.frames.content(pfn)));
 }

@@ -3,18 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use memory::{
+    event::Event,
+    slab::{Cache, SlabAllocator},
+};
 use mm::{
-    MachineSpec, Settings, Variant,
-    memory::{
-        event::Event,
-        slab::{Cache, SlabAllocator},
-    },
-    rules::variant::MmapAlign,
     space::{
         address_space::{MMAP_BASE, TASK_PAGES},
         vma::HugeAdvice,
     },
     thp::ThpEnabled,
+};
+use rules::{
+    machine::MachineSpec,
+    variant::{MmapAlign, Variant},
+    zone::Settings,
 };
 
 use crate::{

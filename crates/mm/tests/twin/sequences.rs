@@ -1,6 +1,11 @@
 //! Every sequence of six operations on a few frames.
 
-use mm::{MachineSpec, Mobility, NodeSpec, Settings, ZoneKind, ZoneSpec, fault::Access, thp::ThpEnabled};
+use mm::{fault::Access, thp::ThpEnabled};
+use rules::{
+    gfp::Mobility,
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Order, Pfn};
 
 use crate::{model::Wish, pair::Pair, processes::Page, rules};
@@ -130,7 +135,7 @@ fn a_huge_page_is_copied_by_base_pages_before_5_8() {
         pair.run_to_end();
         pair.fork(0, 0);
         pair.run_to_end();
-        let free = pair.mm.zones()[0].buddy.free_frames();
+        let free = pair.mm.memory.zones()[0].buddy.free_frames();
         for _ in 0..free {
             pair.alloc(0, Wish { mobility: Mobility::Movable, ..Wish::kernel(0) });
         }

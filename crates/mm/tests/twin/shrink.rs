@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mm::memory::event::Event;
+use memory::event::Event;
 
 use crate::{
     model::Taken,

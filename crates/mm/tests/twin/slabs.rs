@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mm::{
-    memory::slab::{Cache, SlabAllocator},
-    rules::variant::SlubCpuPartial,
-};
+use memory::slab::{Cache, SlabAllocator};
+use rules::variant::SlubCpuPartial;
 
 use crate::{
     model::{Model, Wish},
@@ -89,7 +87,8 @@ fn usual(cache: Cache, cpus: usize) -> u32 {
 
 /// The wish for a frame of a kind's slab.
 pub(crate) fn wish(cache: Cache, node: u32) -> Wish {
-    let mobility = if cache == Cache::BufferHead { mm::Mobility::Reclaimable } else { mm::Mobility::Unmovable };
+    let mobility =
+        if cache == Cache::BufferHead { rules::gfp::Mobility::Reclaimable } else { rules::gfp::Mobility::Unmovable };
     Wish { mobility, ..Wish::kernel(node) }
 }
 

@@ -1,6 +1,9 @@
 //! Seeded machines, and seeded operations for them.
 
-use mm::{MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, Frames, NodeId, Order, Pfn};
 
 /// A stream of numbers that depends on its seed alone: splitmix64.

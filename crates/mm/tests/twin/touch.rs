@@ -1,11 +1,8 @@
 //! Touching memory and its faults once more, in the same bounded steps: time is measured in pages touched.
 
-use mm::{
-    fault::FaultDone,
-    memory::event::Event,
-    rules::variant::{HugeCow, ThpNodes},
-    space::vma::HugeAdvice,
-};
+use memory::event::Event;
+use mm::{fault::FaultDone, space::vma::HugeAdvice};
+use rules::variant::{HugeCow, ThpNodes};
 
 use crate::{
     huge_copy::{Copied, HugeCopy},

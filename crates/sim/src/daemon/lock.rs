@@ -4,8 +4,9 @@
 //! for that lock in the queue of all others, keeps it until a step needs something else, and so keeps faults and system calls
 //! of that process out.
 
-use mm::{memory::news::Daemon, thp::khugepaged::NeedsLock};
-use units::CpuId;
+use memory::news::Daemon;
+use mm::{thp::khugepaged::NeedsLock, whole::daemon::Row};
+use units::{CpuId, Picos};
 
 use crate::{
     ids::{NO_SPACE, TaskId},
@@ -14,7 +15,6 @@ use crate::{
     sched::LetGo,
     world::World,
 };
-use units::Picos;
 
 impl World {
     /// Takes the lock that the next step of a kernel thread needs, unless it holds it. Some(false): it goes on without, as it
@@ -22,7 +22,7 @@ impl World {
     pub(super) fn lock_for_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) -> Option<bool> {
         let task = &mut self.tasks[id.0 as usize];
         let Kernel { mm, spaces, locks, .. } = &mut self.kernels[task.kernel];
-        let Some(needs) = (daemon.row().needs)(mm, spaces) else { return Some(false) };
+        let Some(needs) = (Row::of(daemon).needs)(mm, spaces) else { return Some(false) };
         if task.holds.is_some() {
             return Some(true);
         }
@@ -30,7 +30,7 @@ impl World {
         task.lock_of = space;
         let mode = match needs {
             NeedsLock::TryRead(_) => {
-                let is_held = locks[space.0 as usize].try_read(mm.variant().mmap_lock);
+                let is_held = locks[space.0 as usize].try_read(mm.memory.variant().mmap_lock);
                 task.holds = is_held.then_some(Mode::Read);
                 return Some(is_held);
             }
@@ -44,7 +44,7 @@ impl World {
     pub(super) fn end_hold_of_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon, is_over: bool) {
         let task = &mut self.tasks[id.0 as usize];
         let Kernel { mm, spaces, .. } = &self.kernels[task.kernel];
-        let needs = (daemon.row().needs)(mm, spaces);
+        let needs = (Row::of(daemon).needs)(mm, spaces);
         let Some(mode) = task.holds else {
             task.lock_of = NO_SPACE;
             return;

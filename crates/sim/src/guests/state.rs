@@ -1,6 +1,6 @@
 //! A guest as data: its kernel, its process in the host, and why it is gone.
 
-use mm::{SpaceId, memory::frame::Held};
+use memory::frame::{Held, SpaceId};
 use os::VmRange;
 use units::{Bytes, Pfn, Picos, Time, Vpn};
 

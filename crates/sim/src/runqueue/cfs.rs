@@ -120,7 +120,7 @@ pub(super) fn preempts(running: &Entity, woken: &Entity, periods: &Periods) -> b
 
 #[cfg(test)]
 mod tests {
-    use mm::rules::variant;
+    use rules::variant;
 
     use super::*;
     use crate::{

@@ -112,7 +112,7 @@ impl Average {
 
 #[cfg(test)]
 mod tests {
-    use mm::rules::variant;
+    use rules::variant;
     use units::Picos;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Both sets of rules, each CPU under its own ticks.
 
-use mm::rules::variant;
+use rules::variant;
 use units::{Picos, Time};
 
 use super::*;

@@ -241,7 +241,7 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use mm::rules::variant;
+    use rules::variant;
     use units::Picos;
 
     use super::*;

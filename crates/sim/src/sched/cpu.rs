@@ -2,10 +2,8 @@
 
 use std::mem::offset_of;
 
-use mm::{
-    Variant,
-    memory::{cost::Prices, tlb::Shootdowns},
-};
+use memory::{cost::Prices, tlb::Shootdowns};
+use rules::variant::Variant;
 use units::{CpuId, Picos, Time};
 
 use super::{balancing::Balancing, wakes::Wakes};

@@ -68,7 +68,7 @@ impl World {
         }
         let Self { kernels, cpus, tasks, .. } = self;
         let kernel = &mut kernels[cpus[to.0 as usize].kernel];
-        let node = |cpu: CpuId| kernel.mm.node_of_cpu(kernel.number(cpu));
+        let node = |cpu: CpuId| kernel.mm.memory.node_of_cpu(kernel.number(cpu));
         let (shares_core, shares_node) = (cpus[from.0 as usize].shares_core(to), node(from) == node(to));
         kernel.moves.all.count(shares_core, shares_node);
         tasks[id.0 as usize].moves.count(shares_core, shares_node);

@@ -5,7 +5,8 @@
 //!
 //! The decision, by numbers alone: is a CPU one for a task, to move there or to swap places with what runs on it?
 
-use mm::{numa::numa_balancing::group::GroupId, rules::variant::NumaPlaces};
+use mm::numa::numa_balancing::group::GroupId;
+use rules::variant::NumaPlaces;
 use units::{CpuId, NodeId};
 
 use crate::ids::TaskId;

@@ -5,7 +5,8 @@
 //! A task whose memory is elsewhere looks for a CPU there: an idle one, or one whose task gains, or does not lose as much, by
 //! running in its place.
 
-use mm::{ControlId, rules::variant::NumaPlaces};
+use memory::frame::ControlId;
+use rules::variant::NumaPlaces;
 use units::{CpuId, NodeId, Time};
 
 use super::numa_search::{Best, Candidate, Compared, NodeStats, Running, Search};
@@ -23,7 +24,7 @@ impl World {
     pub(super) fn task_numa_migrate(&mut self, id: TaskId, preferred: NodeId, at: Time) {
         let (kernel, cpu) = (self.tasks[id.0 as usize].kernel, self.tasks[id.0 as usize].cpu);
         let mm = &self.kernels[kernel].mm;
-        let source = mm.node_of_cpu(self.kernels[kernel].number(cpu));
+        let source = mm.memory.node_of_cpu(self.kernels[kernel].number(cpu));
         let control = ControlId(id.0);
         let Some(view) = mm.numa_view(control).filter(|_| source != preferred) else { return };
         let periods = self.kernels[kernel].periods();
@@ -42,7 +43,7 @@ impl World {
         };
         self.search_node(&mut search, (id, cpu), preferred, at);
         if search.best.cpu.is_none() || view.is_spread {
-            let others: Vec<NodeId> = self.kernels[kernel].mm.node_ids();
+            let others: Vec<NodeId> = self.kernels[kernel].mm.memory.node_ids();
             for node in others.into_iter().filter(|node| *node != source && *node != preferred) {
                 let (gain, group_gain) = self.gains(kernel, control, source, node);
                 if gain >= 0 || group_gain >= 0 {
@@ -50,7 +51,8 @@ impl World {
                 }
             }
         }
-        let node_of = |world: &Self, cpu| world.kernels[kernel].mm.node_of_cpu(world.kernels[kernel].number(cpu));
+        let node_of =
+            |world: &Self, cpu| world.kernels[kernel].mm.memory.node_of_cpu(world.kernels[kernel].number(cpu));
         let found = search.best.cpu.map_or(source, |cpu| node_of(self, cpu));
         if view.group.is_some() && found != preferred {
             self.kernels[kernel].mm.numa_prefer(control, found);
@@ -154,7 +156,7 @@ impl World {
     /// How many tasks a node may run before loads of nodes have to be alike (`imb_numa_nr`, kernel/sched/topology.c, v6.1).
     fn imb_numa_nr(&self, kernel: KernelId, cpu: CpuId) -> usize {
         let this = &self.kernels[kernel];
-        let node = this.mm.node_of_cpu(this.number(cpu));
+        let node = this.mm.memory.node_of_cpu(this.number(cpu));
         let of_node = self.cpus_of(kernel, node).count();
         let of_cache = usize::try_from(this.domains.sharing(cpu)).expect("fewer than 2^32 CPUs");
         let caches = of_node / of_cache.min(of_node);
@@ -176,7 +178,7 @@ impl World {
     pub(super) fn degrades_locality(&self, id: TaskId, (from, to): (CpuId, CpuId), is_idle: bool) -> Option<bool> {
         let kernel = &self.kernels[self.cpus[from.0 as usize].kernel];
         let mm = &kernel.mm;
-        let node_of = |cpu| mm.node_of_cpu(kernel.number(cpu));
+        let node_of = |cpu| mm.memory.node_of_cpu(kernel.number(cpu));
         let (source, target) = (node_of(from), node_of(to));
         if source == target {
             return None;

@@ -2,11 +2,9 @@
 //! migrate_task_to() of the patches for v3.9 (July 2013).
 //! Differs: a task that is to run elsewhere goes there at the end of the step in which that was decided.
 
-use mm::{
-    ControlId,
-    numa::numa_balancing::{Maker, Tick},
-    rules::variant::NumaPlaces,
-};
+use memory::frame::ControlId;
+use mm::numa::numa_balancing::{Maker, Tick};
+use rules::variant::NumaPlaces;
 use units::{CpuId, NodeId, Time};
 
 use super::{busiest::Looker, domains::number};
@@ -51,7 +49,8 @@ impl World {
         if from == to || task.space == NO_SPACE || !mm.balances_numa() {
             return;
         }
-        let node = |cpu: CpuId| mm.node_of_cpu(CpuId(cpu.0 - u32::try_from(cpus.start).expect("fewer than 2^32 CPUs")));
+        let node =
+            |cpu: CpuId| mm.memory.node_of_cpu(CpuId(cpu.0 - u32::try_from(cpus.start).expect("fewer than 2^32 CPUs")));
         let (from, to) = (node(from), node(to));
         if let Some(space) = spaces.get(task.space) {
             mm.numa_task_moved(space, ControlId(id.0), from, to);
@@ -113,7 +112,7 @@ impl World {
 
     pub(super) fn cpus_of(&self, kernel: KernelId, node: NodeId) -> impl Iterator<Item = CpuId> + '_ {
         let kernel = &self.kernels[kernel];
-        kernel.cpus.clone().map(number).filter(move |cpu| kernel.mm.node_of_cpu(kernel.number(*cpu)) == node)
+        kernel.cpus.clone().map(number).filter(move |cpu| kernel.mm.memory.node_of_cpu(kernel.number(*cpu)) == node)
     }
 
     /// `find_idlest_cpu_node`: of a node's CPUs, the first of those with the least load, unless what runs there is where it wants
@@ -169,7 +168,7 @@ impl World {
         if kernel.variant().numa_groups {
             return self.degrades_locality(id, (from, to), looker == Looker::Idle);
         }
-        let node_of = |cpu| kernel.mm.node_of_cpu(kernel.number(cpu));
+        let node_of = |cpu| kernel.mm.memory.node_of_cpu(kernel.number(cpu));
         let may_gain = kernel.domains.spans_nodes(level) && kernel.variant().numa_favours_moves;
         let may_gain = may_gain && node_of(to) != node_of(from);
         let (preferred, scans) = may_gain.then(|| kernel.mm.numa_preferred(ControlId(id.0))).flatten()?;

@@ -1,8 +1,8 @@
 //! Linux: sched_setaffinity() in kernel/sched/core.c, do_set_mempolicy() in mm/mempolicy.c (v6.1).
 //! Differs: a task that has to leave its CPU does so at once, without a thread that stops it there (`migration_cpu_stop`).
 
-use mm::NodeMask;
 use os::{Mempolicy, NumaNode};
+use rules::mempolicy::NodeMask;
 use units::{CpuId, Errno, Frames, NodeId, Time};
 
 use crate::{
@@ -16,14 +16,14 @@ impl World {
     pub(crate) fn numa_nodes(&self) -> Vec<NumaNode> {
         let kernel = self.own_kernel();
         let cpus = || kernel.cpu_ids().map(|cpu| kernel.number(cpu));
-        let zones = |id| kernel.mm.zones().iter().filter(move |zone| zone.node == id);
+        let zones = |id| kernel.mm.memory.zones().iter().filter(move |zone| zone.node == id);
         let node = |id: NodeId| NumaNode {
             id,
-            cpus: cpus().filter(|cpu| kernel.mm.node_of_cpu(*cpu) == id).collect(),
+            cpus: cpus().filter(|cpu| kernel.mm.memory.node_of_cpu(*cpu) == id).collect(),
             memory: Frames(zones(id).map(|zone| zone.managed).sum()).bytes(),
-            distance: kernel.mm.distances(id),
+            distance: kernel.mm.memory.distances(id),
         };
-        kernel.mm.node_ids().into_iter().map(node).collect()
+        kernel.mm.memory.node_ids().into_iter().map(node).collect()
     }
 
     /// From `at` on, the current task runs on these CPUs only. Where it may not stay, it goes to another one.
@@ -64,10 +64,10 @@ impl World {
             (!mask.is_empty()).then_some(mask)
         };
         let policy = match policy {
-            Mempolicy::Local => Some(mm::Mempolicy::Local),
-            Mempolicy::Bind(nodes) => mask(nodes).map(mm::Mempolicy::Bind),
-            Mempolicy::Interleave(nodes) => mask(nodes).map(mm::Mempolicy::Interleave),
-            Mempolicy::Preferred(node) => has_memory(node).then_some(mm::Mempolicy::Preferred(*node)),
+            Mempolicy::Local => Some(rules::mempolicy::Mempolicy::Local),
+            Mempolicy::Bind(nodes) => mask(nodes).map(rules::mempolicy::Mempolicy::Bind),
+            Mempolicy::Interleave(nodes) => mask(nodes).map(rules::mempolicy::Mempolicy::Interleave),
+            Mempolicy::Preferred(node) => has_memory(node).then_some(rules::mempolicy::Mempolicy::Preferred(*node)),
         };
         if let Some(policy) = policy {
             self.tasks[id.0 as usize].policy = policy;

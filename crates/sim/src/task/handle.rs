@@ -140,7 +140,7 @@ impl Os for Sim {
     }
 
     fn memory(&self) -> Bytes {
-        with(|world| Frames(world.own_kernel().mm.zones().iter().map(|zone| zone.managed).sum()).bytes())
+        with(|world| Frames(world.own_kernel().mm.memory.zones().iter().map(|zone| zone.managed).sum()).bytes())
     }
 
     fn nodes(&self) -> Vec<NumaNode> {
@@ -296,7 +296,7 @@ impl Os for Sim {
             let kernel = world.own_kernel();
             let events = kernel.counters.iter().map(|(event, count)| (event.name(), count));
             let named = events.chain(kernel.mm.gauges()).map(|(name, value)| (name.to_owned(), value));
-            let extfrag = kernel.counters.extfrag().by_class(kernel.mm.frames.blocks.order());
+            let extfrag = kernel.counters.extfrag().by_class(kernel.mm.memory.frames.blocks.order());
             let extfrag = extfrag.map(|(class, count)| (class.name(), count));
             let moves = kernel.mm.balances_numa().then(|| kernel.moves.named());
             let moves = moves.into_iter().flatten().chain(kernel.mm.numa_vma_skips().into_iter().flatten());
@@ -316,7 +316,7 @@ impl Os for Sim {
     }
 
     async fn block_census(&self) -> Result<BlockCensus, Errno> {
-        Ok(with(|world| world.own_kernel().mm.block_census()))
+        Ok(with(|world| world.own_kernel().mm.memory.block_census()))
     }
 
     async fn barrier(&self, parties: u32) -> Result<Barrier, Errno> {

@@ -2,7 +2,7 @@
 //! Differs: the first task of a run is spared, as it stands for whoever started it, and with it the memory of its process; who
 //! waits for a lock or a device is not woken early.
 
-use mm::SpaceId;
+use memory::frame::SpaceId;
 use units::{Errno, Time};
 
 use crate::{

@@ -1,7 +1,13 @@
 //! Operations that a task can be inside of, as data, each taken in bounded steps.
 
+use memory::{
+    cost::{self, Cause, Work},
+    cx::Cx,
+    frame::SpaceId,
+    step::{Step, Wait},
+};
 use mm::{
-    Mempolicy, Mm, SpaceId, Spaces, Variant,
+    Mm, Spaces,
     fault::{
         Access, FaultDone,
         access::{self, Accesses, Limits},
@@ -9,11 +15,6 @@ use mm::{
         touch::Touch,
     },
     file::page_cache::FileOperation,
-    memory::{
-        cost::{self, Cause, Work},
-        cx::Cx,
-        step::{Step, Wait},
-    },
     numa::{numa_balancing::scan::ScanWork, numa_hint::HintScan},
     space::{
         address_space::AddressSpace,
@@ -23,6 +24,7 @@ use mm::{
     },
 };
 use os::{Accessed, Advice, Amount, MapSpec, Pattern, Runs, VmRange};
+use rules::{mempolicy::Mempolicy, variant::Variant};
 use units::{Bytes, Errno, Picos, Time, VirtAddr, Vpn};
 
 use crate::{
@@ -413,7 +415,7 @@ impl Operation {
             }
             Self::Compute { left, ticks } => {
                 let now = cx.now();
-                let percent = u64::from(mm.compute_percent());
+                let percent = u64::from(mm.memory.compute_percent());
                 // A shared core does less until the tick.
                 let fits = ticks.after(now).since(now).0 * 100 / percent;
                 let done = Picos(fits.clamp(1, left.0.max(1)).min(left.0));
@@ -450,7 +452,7 @@ impl Operation {
     }
 
     /// The frames that it holds between two steps.
-    pub(crate) fn holdings(&self, space: &AddressSpace) -> mm::memory::frame::Holdings {
+    pub(crate) fn holdings(&self, space: &AddressSpace) -> memory::frame::Holdings {
         match self {
             Self::Touch(touch) => touch.holdings(space),
             Self::Access { accesses, .. } => accesses.holdings(space),
@@ -464,7 +466,7 @@ impl Operation {
             | Self::Mincore { .. }
             | Self::NodeOf { .. }
             | Self::Compute { .. }
-            | Self::Hint(_) => mm::memory::frame::Holdings::default(),
+            | Self::Hint(_) => memory::frame::Holdings::default(),
         }
     }
 

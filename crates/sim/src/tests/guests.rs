@@ -1,6 +1,6 @@
 //! Guests of a host: whose every frame is, on both levels, after every step.
 
-use mm::memory::backing::{Discard, HostSpec};
+use memory::backing::{Discard, HostSpec};
 use mm::{
     guest::{
         balloon::{BalloonSpec, Leaves},
@@ -10,8 +10,7 @@ use mm::{
     swap::SwapSpec,
 };
 
-use super::tags::tagged;
-use super::*;
+use super::{tags::tagged, *};
 use crate::{
     guests::{GuestLost, LostBy, simulate_guests, simulate_guests_with},
     world::with,
@@ -263,7 +262,7 @@ fn time_in_host(computes: bool) -> (Picos, u64) {
         phases(os, 1, Bytes::mib(8)).await;
         other.await.unwrap();
     });
-    (finish.times.cpu.on(mm::memory::cost::Cause::Host), finish.counters.get(Event::SimHostDiscards) / 512)
+    (finish.times.cpu.on(memory::cost::Cause::Host), finish.counters.get(Event::SimHostDiscards) / 512)
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn a_process_that_dies_under_khugepaged_leaves_nothing_behind() {
 }
 
 /// A machine of one or two nodes on which huge pages are rare, with some patches of the series of 2015.
-fn short_of_huge(rules: mm::Variant, nodes: u32) -> Config {
+fn short_of_huge(rules: rules::variant::Variant, nodes: u32) -> Config {
     let mut config = Config { variant: rules, thp_enabled: ThpEnabled::Always, ..busy("v4.1") };
     let node = |id| {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(8192 / nodes * id), 8192 / nodes);

@@ -113,7 +113,7 @@ fn where_there_is_no_memory_for_a_process_it_is_dead_and_nobody_waits_for_it() {
 #[test]
 fn a_kernel_without_memory_above_its_marks_does_not_start() {
     let run = |min_free_kbytes: u64, held: u64| {
-        let settings = mm::Settings { min_free_kbytes, ..mm::Settings::default() };
+        let settings = rules::zone::Settings { min_free_kbytes, ..rules::zone::Settings::default() };
         let config = Config { settings, held: Frames(held), ..config(ThpEnabled::Never) };
         let run = crate::try_simulate_from(&config, Options::default(), None, no_entries, async |_: Sim| ());
         run.map(|((), ..)| ())

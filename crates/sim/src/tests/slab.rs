@@ -1,6 +1,6 @@
 //! Kernels with SLAB: what lies idle in arrays and on nodes goes back in time, on each CPU.
 
-use mm::memory::slab::SlabAllocator;
+use memory::slab::SlabAllocator;
 
 use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap};
 
-use mm::{Frame, memory::frame::FrameFlag};
+use memory::frame::{Frame, FrameFlag};
 use units::{Pfn, Vpn};
 
 use crate::{ids::HOST, world::World};
@@ -46,7 +46,7 @@ impl World {
         let host = &mut self.kernels[HOST];
         if tags.count == 0 {
             // Whatever it had until now nobody looks at.
-            host.mm.frames.keep_contents(!0);
+            host.mm.memory.frames.keep_contents(!0);
             tags.count = 1;
         }
         let Some(space) = host.spaces.get(process) else { return };
@@ -62,7 +62,7 @@ impl World {
             match tags.now.get(&(guest, frame)) {
                 Some(tag) if is_there => {
                     tags.seen += 1;
-                    let found = host.mm.frames.content(pte.pfn().plus(within));
+                    let found = host.mm.memory.frames.content(pte.pfn().plus(within));
                     assert_eq!(found, *tag, "frame {frame} of guest {guest}: {pte:?}");
                 }
                 Some(_) => {
@@ -71,7 +71,7 @@ impl World {
                 // What is clean has a copy in swap, which a store of user code would make an old one.
                 None if is_there && pte.is_present() && pte.is_dirty() => {
                     tags.count += 1;
-                    host.mm.frames.store(pte.pfn().plus(within), tags.count);
+                    host.mm.memory.frames.store(pte.pfn().plus(within), tags.count);
                     tags.now.insert((guest, frame), tags.count);
                 }
                 None => {}
@@ -81,7 +81,7 @@ impl World {
 
     /// Which frames a guest's kernel or its processes have.
     fn used_frames(&self, kernel: crate::ids::KernelId) -> Vec<bool> {
-        let frames = &self.kernels[kernel].mm.frames;
+        let frames = &self.kernels[kernel].mm.memory.frames;
         let mut used = vec![false; frames.len() as usize];
         let mut at = Pfn(0);
         // Bound: each block is at least a frame.

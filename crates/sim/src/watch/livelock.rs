@@ -210,7 +210,7 @@ impl World {
 
     fn zones_in_words(&self) -> Vec<String> {
         let of_kernel = |(kernel, memory): (u16, &crate::kernel::Kernel)| {
-            let zones = memory.mm.zones().iter().filter(|zone| zone.managed > 0);
+            let zones = memory.mm.memory.zones().iter().filter(|zone| zone.managed > 0);
             let words = zones.map(|zone| {
                 let (marks, free) = (zone.marks, zone.buddy.free_frames());
                 let (min, low, high) = (marks.min.0, marks.low.0, marks.high.0);

@@ -3,7 +3,8 @@
 //! The memory manager keeps no counts by pageblock, but while it is watched it notes in which ones frames become something else:
 //! a look walks the frames of those. Only what differs from the sample before is kept.
 
-use mm::{Band, BlockUse, MigrateType, Mm, ZoneCompaction};
+use memory::pageblock::MigrateType;
+use mm::{Band, BlockUse, Mm, ZoneCompaction};
 use units::{BlockCell, Pfn};
 
 /// A map has at most so many cells: those of 32 GiB, one for each pageblock. Of larger memory some share a cell.
@@ -46,7 +47,7 @@ pub(crate) struct MapSampler {
 impl MapSampler {
     /// One that watches the memory of `mm` from now on.
     pub(crate) fn new(mm: &mut Mm) -> Self {
-        mm.frames.watch();
+        mm.memory.frames.watch();
         let bands = mm.bands();
         let cells = |group: u32| bands.iter().map(|band| band.blocks.div_ceil(group)).sum::<u32>();
         let mut group = 1;
@@ -55,7 +56,7 @@ impl MapSampler {
             group *= 2;
         }
         let now = vec![[0; 2]; cells(group) as usize];
-        let map = MapSamples { pageblock_order: mm.frames.blocks.order().0, group, bands, samples: Vec::new() };
+        let map = MapSamples { pageblock_order: mm.memory.frames.blocks.order().0, group, bands, samples: Vec::new() };
         let blocks = map.bands.iter().flat_map(|band| band.first..band.first + band.blocks);
         Self { uses: blocks.map(|block| mm.block_use(block)).collect(), map, now, found: MapSample::default() }
     }
@@ -79,11 +80,11 @@ impl MapSampler {
         let (mut cell, mut at) = (Cell::default(), 0);
         found.changed.clear();
         for ((block, is_last), used) in bands.iter().flat_map(of_band).zip(uses) {
-            if mm.frames.take_touched(block) {
+            if mm.memory.frames.take_touched(block) {
                 *used = mm.block_use(block);
             }
             // A pageblock may get another type while its frames stay what they are.
-            used.migrate_type = mm.frames.blocks.migrate_type(Pfn(block << mm.frames.blocks.order().0));
+            used.migrate_type = mm.memory.frames.blocks.migrate_type(Pfn(block << mm.memory.frames.blocks.order().0));
             cell.add(*used);
             if is_last {
                 let new = std::mem::take(&mut cell).close();
@@ -111,7 +112,7 @@ impl MapSampler {
     pub(crate) fn finish(self, mm: &mut Mm) -> MapSamples {
         let blocks = self.map.bands.iter().flat_map(|band| band.first..band.first + band.blocks);
         for (block, seen) in blocks.zip(&self.uses) {
-            if !mm.frames.take_touched(block) {
+            if !mm.memory.frames.take_touched(block) {
                 let now = BlockUse { migrate_type: seen.migrate_type, ..mm.block_use(block) };
                 assert!(now == *seen, "pageblock {block} is {now:?}, and was {seen:?} when it was last noted");
             }

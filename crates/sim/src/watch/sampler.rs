@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use mm::{MigrateType, Mm, memory::event::Counters};
+use memory::{event::Counters, pageblock::MigrateType};
+use mm::Mm;
 use units::{Picos, Time};
 
 use crate::{
@@ -83,7 +84,7 @@ impl World {
     #[cold]
     fn look_before(&mut self, start: Time) {
         if start >= self.sampler.free.due {
-            let free = self.kernels[HOST].mm.free_frames();
+            let free = self.kernels[HOST].mm.memory.free_frames();
             self.sampler.free.look(start, free);
         }
         if start >= self.sampler.next {
@@ -101,7 +102,7 @@ impl World {
 
     /// Free memory of a run that has ended.
     pub(crate) fn end_free(&mut self) -> Free {
-        let (end, free) = (self.latest(), self.kernels[HOST].mm.free_frames());
+        let (end, free) = (self.latest(), self.kernels[HOST].mm.memory.free_frames());
         std::mem::take(&mut self.sampler.free).end(end, free)
     }
 

@@ -9,7 +9,8 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
-use mm::{memory::cost::Spent, whole::daemon::Scope};
+use memory::cost::Spent;
+use mm::whole::daemon::{Row, Scope};
 use units::{Bytes, CpuId, NodeId, Order, Picos, Time, Vpn};
 
 use crate::{
@@ -39,7 +40,7 @@ impl What {
     }
 
     pub(crate) fn daemon(Thread { daemon, node }: Thread) -> Self {
-        let row = daemon.row();
+        let row = Row::of(daemon);
         Self { name: row.name, node: (row.scope == Scope::Node).then_some(node) }
     }
 }
@@ -256,7 +257,7 @@ fn describe(operation: &Operation) -> (What, Option<Vpn>) {
 
 #[cfg(test)]
 mod tests {
-    use mm::memory::{cost::Cause, news::Daemon};
+    use memory::{cost::Cause, news::Daemon};
 
     use super::*;
 

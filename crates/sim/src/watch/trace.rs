@@ -3,7 +3,8 @@
 //! Off by default: then the manager records nothing, and a step pays one branch. The log is bounded; what did not fit is
 //! counted in its last line. An event has the time of its step's start, when the step's effects happen.
 
-use mm::{Extfrag, MigrateType, Mm};
+use memory::{fallback::Extfrag, pageblock::MigrateType};
+use mm::Mm;
 use units::{CpuId, Order, Time};
 
 use crate::ids::TaskId;
@@ -30,8 +31,8 @@ impl Trace {
     /// Takes what a step has left with the manager.
     #[cold]
     pub(crate) fn take(&mut self, mm: &mut Mm, task: TaskId, cpu: CpuId, at: Time) {
-        let pageblock = mm.frames.blocks.order();
-        for event in mm.take_extfrag() {
+        let pageblock = mm.memory.frames.blocks.order();
+        for event in mm.memory.take_extfrag() {
             if self.lines.len() < self.limit {
                 self.lines.push(format!("{}{}", head(task, cpu, at), extfrag(&event, pageblock)));
             } else {

@@ -1,6 +1,6 @@
 //! Every frame of a world, and whose it is: after each step of a unit test, and as often as a run's options say.
 
-use mm::ControlId;
+use memory::frame::ControlId;
 
 use crate::{
     ids::{KernelId, Thread},
@@ -31,7 +31,7 @@ impl World {
             Some((ControlId(id), holdings))
         };
         let daemons = kernel.daemons.iter().map(|(Thread { daemon, node }, id)| {
-            let holdings = (daemon.row().holdings)(mm, *node);
+            let holdings = (mm::whole::daemon::Row::of(*daemon).holdings)(mm, *node);
             (ControlId(id.0), holdings)
         });
         let controls = own().filter_map(holdings).chain(daemons).collect();

@@ -1,6 +1,6 @@
 //! The turns in which a huge page is cleared: 512 steps, between any two of which others may run, and nearly never have to.
 
-use mm::{ControlId, memory::cx::Cx};
+use memory::{cx::Cx, frame::ControlId};
 use units::CpuId;
 
 use crate::{
@@ -28,7 +28,7 @@ impl World {
         let number = kernels[task.kernel].number(cpu);
         let Kernel { mm, spaces, running_in, counters, .. } = &mut kernels[task.kernel];
         let space = spaces.get(task.space).expect("a live task has an address space");
-        if task.holds.is_none() && Operation::touch_needs(touch, space, mm.variant()).is_some() {
+        if task.holds.is_none() && Operation::touch_needs(touch, space, mm.memory.variant()).is_some() {
             return false;
         }
         let is_shared = running_in[task.space.0 as usize] > 1 || task.is_settled;

@@ -1,16 +1,15 @@
 //! One step, whoever takes it: a task inside an operation, or a kernel thread. What it gets (its time, its prices, what goes on
 //! around it) and what it owes at its end are decided here alone.
 
-use mm::{
-    ControlId, Mm, SpaceId, Spaces,
-    memory::{
-        cost::Cause,
-        cx::{Circumstances, Cx},
-        line::CacheLine,
-        tlb::{Running, Shootdowns},
-    },
-    rules::variant::MmapLock,
+use memory::{
+    cost::Cause,
+    cx::{Circumstances, Cx},
+    frame::{ControlId, SpaceId},
+    line::CacheLine,
+    tlb::{Running, Shootdowns},
 };
+use mm::{Mm, Spaces};
+use rules::variant::MmapLock;
 use units::{Bytes, CpuId, Time};
 
 use crate::{
@@ -64,9 +63,9 @@ impl World {
         // All but this one. Whose entries a kernel thread will change is not known yet: the TLBs of all that run user code may
         // have them.
         let sharers = if is_thread { self.runners(cpu) } else { self.kernels[kernel].running_in[space.0 as usize] - 1 };
-        if self.kernels[kernel].mm.shares_cpus() {
+        if self.kernels[kernel].mm.memory.shares_cpus() {
             let beside = self.beside(cpu, kernel);
-            self.kernels[kernel].mm.set_beside(beside);
+            self.kernels[kernel].mm.memory.set_beside(beside);
         }
         let prices = self.prices.on(&self.cpus, cpu);
         let (task, here) = (&mut self.tasks[id.0 as usize], &mut self.cpus[cpu.0 as usize]);
@@ -90,7 +89,7 @@ impl World {
         if cx.has_free_block() {
             mm.notify_reporting(cx.now());
         }
-        let line = (sharers > 0 && !is_thread).then(|| (&mut lines[space.0 as usize], mm.variant().mmap_lock));
+        let line = (sharers > 0 && !is_thread).then(|| (&mut lines[space.0 as usize], mm.memory.variant().mmap_lock));
         pay(&mut cx, task, here, line);
         let (faults, shootdowns) = (cx.faults().fold, cx.shootdowns());
         if let Some(loss) = loss {
@@ -192,14 +191,12 @@ pub(crate) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option
 
 #[cfg(test)]
 mod tests {
-    use mm::{
-        AllocRequest,
-        memory::{
-            cost::{Cause, Work},
-            step::Wait,
-        },
+    use memory::{
+        cost::{Cause, Work},
+        step::Wait,
     };
     use os::Placement;
+    use rules::gfp::AllocRequest;
     use units::{NodeId, Picos, Time};
 
     use super::*;
@@ -215,7 +212,7 @@ mod tests {
     fn what_a_kernel_thread_falls_back_to_is_traced_as_its_own() {
         let mut world = world_of("v6.1", vec![vec![0, 1]]);
         world.trace = Some(Trace::new(10));
-        world.kernels[HOST].mm.trace_extfrag(true);
+        world.kernels[HOST].mm.memory.trace_extfrag(true);
         let space = world.create_space();
         world.create_task(Placement::Spread(0), space);
         let id = world.create_task(Placement::Spread(1), space);
@@ -223,8 +220,8 @@ mod tests {
         world.cpus[1].running = Some(id);
         world.cpus[1].clock = Time(7_000_000);
         // No block is Reclaimable yet.
-        let request = AllocRequest::gfp_kernel_reclaimable(world.kernels[HOST].mm.node_of_cpu(CpuId(1)));
-        let got = world.take_step(id, CpuId(1), |Stage { mm, .. }, cx| mm.alloc(cx, &request));
+        let request = AllocRequest::gfp_kernel_reclaimable(world.kernels[HOST].mm.memory.node_of_cpu(CpuId(1)));
+        let got = world.take_step(id, CpuId(1), |Stage { mm, .. }, cx| mm.memory.alloc(cx, &request));
         assert!(got.is_ok());
         let text = world.trace.as_ref().unwrap().text();
         let lines: Vec<_> = text.lines().collect();

@@ -1,12 +1,10 @@
 //! The turn that nearly all are: user code goes on with its accesses, and there is nothing else to think of. It does what
 //! `run` and `step` do, less all that they would find not to be so.
 
-use mm::{
-    ControlId,
-    memory::{
-        cx::{Circumstances, Cx},
-        step::Step,
-    },
+use memory::{
+    cx::{Circumstances, Cx},
+    frame::ControlId,
+    step::Step,
 };
 use units::{CpuId, Picos, Time};
 
@@ -51,8 +49,8 @@ impl World {
             return None;
         }
         let space = spaces.get_mut(space_id).expect("a live task has an address space");
-        let needs = Operation::touch_needs(touch, space, mm.variant());
-        lock.renew(task.holds.is_some(), needs.is_some(), mm.variant().mmap_lock);
+        let needs = Operation::touch_needs(touch, space, mm.memory.variant());
+        lock.renew(task.holds.is_some(), needs.is_some(), mm.memory.variant().mmap_lock);
         task.holds = needs;
         task.was_preempted = false;
         self.current = id;
@@ -70,10 +68,10 @@ impl World {
         let is_plain = matches!(step, Step::More)
             && !touch.is_in_fault()
             && !cx.has_asked_anybody()
-            && !mm.has_news()
-            && !mm.has_host_work()
-            && !mm.has_host_clears();
-        let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], mm.variant().mmap_lock));
+            && !mm.memory.has_news()
+            && !mm.memory.has_host_work()
+            && !mm.memory.has_host_clears();
+        let line = (sharers > 0).then(|| (&mut lines[space_id.0 as usize], mm.memory.variant().mmap_lock));
         if is_plain {
             pay(&mut cx, task, here, line);
             self.hash.fold(here.clock, cpu, Mark::Faults, cx.faults().fold);

@@ -1,13 +1,11 @@
 //! One step of an operation, or of the memory that it has asked for.
 
-use mm::{
-    Mm, SpaceId, Spaces,
-    memory::{
-        cx::Cx,
-        step::{Step, Wait},
-    },
-    slow::Supply,
+use memory::{
+    cx::Cx,
+    frame::SpaceId,
+    step::{Step, Wait},
 };
+use mm::{Mm, Spaces, slow::Supply};
 use units::{Bytes, CpuId, Time};
 
 use crate::{

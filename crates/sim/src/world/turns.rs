@@ -1,9 +1,6 @@
 //! Turns of the one order: who has the next, what the current task asks for, and how a wait ends.
 
-use mm::{
-    SpaceId,
-    memory::{cost::Cause, step::Wait, tlb::Shootdowns},
-};
+use memory::{cost::Cause, frame::SpaceId, step::Wait, tlb::Shootdowns};
 use os::{Barrier, Placement};
 use units::{CpuId, Errno, Time};
 
@@ -51,7 +48,7 @@ impl World {
         let wakes = parent.map_or_else(Wakes::default, |parent| parent.wakes);
         let mut task = Task::new(cpu, allowed, (kernel, space), nice);
         task.wakes = wakes;
-        task.policy = parent.map_or_else(mm::Mempolicy::default, |parent| parent.policy);
+        task.policy = parent.map_or_else(rules::mempolicy::Mempolicy::default, |parent| parent.policy);
         self.tasks.push(task);
         self.begin_to_balance(id, from);
         self.wake(id, from, Enqueue::New);

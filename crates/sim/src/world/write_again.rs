@@ -1,7 +1,8 @@
 //! Many write(2) to one page of a file, one after the other, without a turn of the order for each: dd(1) writes eight times to
 //! each page. What each of them would do is known, and nobody else has a turn before the last of them is over.
 
-use mm::{ControlId, file::page_cache::Blocks, memory::cx::Cx};
+use memory::{cx::Cx, frame::ControlId};
+use mm::file::page_cache::Blocks;
 use units::Picos;
 
 use crate::{kernel::Kernel, run_hash::Mark, world::World};

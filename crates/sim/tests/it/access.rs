@@ -2,14 +2,15 @@
 //! task runs where it may.
 
 use crate::support::{self, no_entries};
-use mm::{
-    NodeSpec, ZoneKind, ZoneSpec,
-    memory::{
-        cost::{Cause, LastCache, Latency, Prices, Work, latency::Sharing},
-        event::Event,
-    },
+use memory::{
+    cost::{Cause, LastCache, Latency, Prices, Work, latency::Sharing},
+    event::Event,
 };
 use os::{Amount, MapSpec, Mempolicy, Os, Pattern, Placement, Runs};
+use rules::{
+    machine::{NodeSpec, ZoneSpec},
+    zone::ZoneKind,
+};
 use sim::{Config, Sim, simulate};
 use units::{Bytes, BytesPerSecond, CpuId, NodeId, Pfn, Picos, Time};
 

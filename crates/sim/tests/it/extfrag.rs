@@ -2,11 +2,11 @@
 
 use crate::support::{self, no_entries};
 use mm::{
-    rules::variant,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
 use os::{MapSpec, Os, Placement, VmStat};
+use rules::variant;
 use sim::{Config, Extra, Options, Sim, simulate_with};
 use units::{Bytes, ExtfragClass, ExtfragCounts, ExtfragKind, Mobility, Order};
 

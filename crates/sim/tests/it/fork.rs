@@ -1,13 +1,11 @@
 //! fork in the simulator: alone or not at all, one memory for two, and no frame lost.
 
 use crate::support::{self, no_entries};
-use mm::{
-    memory::{
-        cost::Prices,
-        event::{Counters, Event},
-    },
-    thp::ThpEnabled,
+use memory::{
+    cost::Prices,
+    event::{Counters, Event},
 };
+use mm::thp::ThpEnabled;
 use os::{Advice, MapSpec, Os, Placement};
 use sim::{Config, Sim, simulate};
 use units::{Bytes, Errno, Picos};

@@ -1,11 +1,9 @@
 //! Two tasks on one mmap_lock: who waits, and for how long, by the rules of each kernel.
 
 use crate::support::{self, no_entries};
-use mm::{
-    memory::cost::{Cause, Prices, Work},
-    rules::variant,
-};
+use memory::cost::{Cause, Prices, Work};
 use os::{MapSpec, Os, Placement};
+use rules::variant;
 use sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, Picos};
 

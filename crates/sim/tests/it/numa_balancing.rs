@@ -1,13 +1,14 @@
 //! Automatic NUMA balancing: memory comes over to the node whose tasks use it, as 3.9 has it and with the patches of July 2013.
 
 use crate::support::{self, no_entries};
-use mm::{
-    NodeSpec, ZoneKind, ZoneSpec,
-    memory::{cost::Latency, event::Event},
-    rules::variant,
-    thp::ThpEnabled,
-};
+use memory::{cost::Latency, event::Event};
+use mm::thp::ThpEnabled;
 use os::{Amount, MapSpec, Os, Pattern, Placement, VmRange};
+use rules::{
+    machine::{NodeSpec, ZoneSpec},
+    variant,
+    zone::ZoneKind,
+};
 use sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, CpuId, NodeId, Pfn, Picos};
 

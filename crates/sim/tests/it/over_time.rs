@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::support::{self, no_entries};
+use memory::event::Event;
 use mm::{
-    memory::event::Event,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
@@ -115,7 +115,7 @@ fn what_left_the_fast_path_is_logged_with_its_causes() {
     let faults: Vec<_> = of(&log, "fault").collect();
     assert!(faults.len() > 10 && faults.iter().all(|fault| fault.vpn.is_some()));
     let waits = |cause| faults.iter().map(|fault| fault.spent.on(cause)).sum::<Picos>();
-    assert!(waits(mm::memory::cost::Cause::ReclaimScan) > Picos(0) && waits(mm::memory::cost::Cause::Swap) > Picos(0));
+    assert!(waits(memory::cost::Cause::ReclaimScan) > Picos(0) && waits(memory::cost::Cause::Swap) > Picos(0));
     // Faults that reclaim ask for memory; those that wait for a page from swap do not.
     let asks = |order: u8| faults.iter().filter(|fault| fault.order == Some(units::Order(order))).count();
     let asleep = faults.iter().filter(|fault| fault.order.is_none()).count();

@@ -1,14 +1,17 @@
 //! Memory that is given to a device: more of it than a node has, by the policies for huge pages that were argued about in 2018.
 
 use crate::support::{self, no_entries};
+use memory::event::Event;
 use mm::{
-    NodeSpec, ZoneKind, ZoneSpec,
-    memory::event::Event,
-    rules::variant,
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
 };
 use os::{Advice, MapSpec, Os};
+use rules::{
+    machine::{NodeSpec, ZoneSpec},
+    variant,
+    zone::ZoneKind,
+};
 use sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, CpuId, Errno, NodeId, Pfn, Picos};
 

@@ -1,13 +1,11 @@
 //! The outcome of a run does not depend on how far CPUs may run ahead of each other, as long as that is little.
 
 use crate::support::{self, no_entries};
-use mm::{
-    memory::{
-        cost::{Cause, Prices, Work},
-        event::{Counters, Event},
-    },
-    rules::variant,
+use memory::{
+    cost::{Cause, Prices, Work},
+    event::{Counters, Event},
 };
+use rules::variant;
 use sim::{Config, QUANTUM, simulate};
 use units::{Bytes, Picos};
 use workloads::Workload;

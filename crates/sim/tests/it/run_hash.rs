@@ -1,14 +1,12 @@
 //! The run hash sees everything: whatever one step of a run loses, the hash is another one.
 
 use crate::support;
-use mm::{
-    Settings,
-    memory::{
-        cost::{Cause, Prices, Work},
-        event::Event,
-    },
-    thp::ThpEnabled,
+use memory::{
+    cost::{Cause, Prices, Work},
+    event::Event,
 };
+use mm::thp::ThpEnabled;
+use rules::zone::Settings;
 use sim::{Config, EntryFuture, Extra, Finish, Injection, Lost, Options, Sim, simulate, simulate_with};
 use units::{Bytes, Picos};
 use workloads::{Outcome, Workload};

@@ -1,14 +1,12 @@
 //! CPUs that several tasks want: who runs, for how long, and what it shows in times.
 
 use crate::support::{self, no_entries};
-use mm::{
-    memory::{
-        cost::{Prices, Work},
-        event::Event,
-    },
-    rules::variant,
+use memory::{
+    cost::{Prices, Work},
+    event::Event,
 };
 use os::{MapSpec, Os, Placement};
+use rules::variant;
 use sim::{Config, Sim, simulate};
 use units::{Bytes, CpuId, Picos, Time};
 

@@ -1,14 +1,12 @@
 //! Effects of a seed on a run, and what it does not change.
 
 use crate::support::{machine, no_entries};
-use mm::{
-    Settings,
-    memory::{
-        cost::{Prices, Work},
-        event::Event,
-    },
-    thp::ThpEnabled,
+use memory::{
+    cost::{Prices, Work},
+    event::Event,
 };
+use mm::thp::ThpEnabled;
+use rules::zone::Settings;
 use sim::{Config, Finish, simulate};
 use units::{Bytes, Frames, Picos};
 

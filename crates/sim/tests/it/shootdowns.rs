@@ -1,15 +1,12 @@
 //! Threads of one process interrupt each other when they unmap; processes do not.
 
 use crate::support::{self, no_entries};
-use mm::{
-    Settings,
-    memory::{
-        cost::{Prices, Work},
-        event::Event,
-    },
-    rules::variant,
+use memory::{
+    cost::{Prices, Work},
+    event::Event,
 };
 use os::{MapSpec, Os, Placement};
+use rules::{variant, zone::Settings};
 use sim::{Config, Sim, simulate};
 use units::{Bytes, BytesPerSecond, NodeId, Picos};
 

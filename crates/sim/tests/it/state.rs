@@ -1,12 +1,10 @@
 //! Runs that start from memory as a kernel had it.
 
 use crate::support::{machine, no_entries};
-use mm::{
-    MigrateType, ZoneKind,
-    memory::{buddy::ORDERS, event::Event},
-    whole::state::{FrameMap, Seen, ZoneCounts},
-};
+use memory::{buddy::ORDERS, event::Event, pageblock::MigrateType};
+use mm::whole::state::{FrameMap, Seen, ZoneCounts};
 use os::{MapSpec, Os};
+use rules::zone::ZoneKind;
 use sim::{Extra, Finish, Options, Sim, simulate_from};
 use units::{Bytes, Frames, NodeId};
 

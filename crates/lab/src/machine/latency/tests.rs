@@ -1,4 +1,4 @@
-use mm::memory::cost::{HostPages, TlbEntries};
+use memory::cost::{HostPages, TlbEntries};
 use units::Bytes;
 
 use super::*;
@@ -51,7 +51,7 @@ fn a_machine_without_them_is_flat() {
     let machine = read(text).unwrap();
     assert_eq!(machine.latency, None);
     assert!(!machine.to_toml().contains("latency"));
-    let config = crate::simulated::config(&machine, mm::rules::variant::named("v6.1"), Bytes::mib(64), 1).unwrap();
+    let config = crate::simulated::config(&machine, rules::variant::named("v6.1"), Bytes::mib(64), 1).unwrap();
     assert!(config.latency.is_flat());
 }
 

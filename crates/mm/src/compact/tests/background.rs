@@ -1,18 +1,16 @@
 //! Linux: none; kcompactd.
 
+use memory::{
+    event::Event,
+    frame::Holdings,
+    news::Daemon,
+    pageblock::ZoneIndex,
+    step::{Step, Wait},
+};
+use rules::{gfp::AllocRequest, variant::Variant, zone::ZoneKind};
 use units::{NodeId, Order};
 
 use super::lab::{Lab, ME, rules};
-use crate::{
-    AllocRequest, Variant, ZoneKind,
-    memory::{
-        event::Event,
-        frame::Holdings,
-        news::Daemon,
-        pageblock::ZoneIndex,
-        step::{Step, Wait},
-    },
-};
 
 impl Lab {
     /// Runs kcompactd until it sleeps; says until when, and after how many steps.
@@ -36,8 +34,8 @@ fn it_makes_a_block_of_the_order_that_it_was_woken_for() {
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
     lab.mm.compaction.proactiveness = 0;
     assert_eq!(lab.run_kcompactd(), (Wait::Queue, 1), "nobody has asked");
-    lab.step(ME, |mm, _, cx| mm.wake_kcompactd(cx, NodeId(0), Order(9), ZoneKind::Movable));
-    assert_eq!(lab.mm.take_woken(Daemon::Kcompactd), [NodeId(0)]);
+    lab.step(ME, |mm, _, cx| mm.memory.wake_kcompactd(cx, NodeId(0), Order(9), ZoneKind::Movable));
+    assert_eq!(lab.mm.memory.take_woken(Daemon::Kcompactd), [NodeId(0)]);
     let (wait, steps) = lab.run_kcompactd();
     assert_eq!(wait, Wait::Queue);
     assert!(steps > 100, "{steps}");
@@ -51,8 +49,8 @@ fn it_makes_a_block_of_the_order_that_it_was_woken_for() {
     assert_eq!(lab.count(Event::CompactStall), 0, "nobody has waited");
 
     // There is a block now: not worth a second run.
-    lab.step(ME, |mm, _, cx| mm.wake_kcompactd(cx, NodeId(0), Order(9), ZoneKind::Movable));
-    assert!(!lab.mm.has_woken(Daemon::Kcompactd));
+    lab.step(ME, |mm, _, cx| mm.memory.wake_kcompactd(cx, NodeId(0), Order(9), ZoneKind::Movable));
+    assert!(!lab.mm.memory.has_woken(Daemon::Kcompactd));
 }
 
 #[test]
@@ -62,11 +60,11 @@ fn it_is_woken_by_who_may_not_compact_himself_and_where_there_is_one() {
         let request = AllocRequest { wakes_kswapd: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
         // Balanced for base pages is not for huge ones: kswapd, after 16 vain runs, leaves it to kcompactd.
         for _ in 0..40 {
-            assert!(lab.step(ME, |mm, _, cx| mm.alloc(cx, &request)).is_err());
+            assert!(lab.step(ME, |mm, _, cx| mm.memory.alloc(cx, &request)).is_err());
             while matches!(lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0))), Step::More) {}
             lab.step(ME, |mm, spaces, cx| mm.step_kswapd(spaces, cx, NodeId(0)));
         }
-        assert_eq!(lab.mm.has_woken(Daemon::Kcompactd), wakes, "{version}");
+        assert_eq!(lab.mm.memory.has_woken(Daemon::Kcompactd), wakes, "{version}");
     }
 }
 
@@ -93,13 +91,13 @@ fn it_rests_for_32_seconds_when_it_was_of_no_use() {
     let (mut lab, id) = Lab::fragmented(16, rules("v6.1"));
     // Frames to move to are short: nothing can be done.
     let _ = id;
-    let marks = lab.mm.zones()[0].marks.min.0;
+    let marks = lab.mm.memory.zones()[0].marks.min.0;
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
-    let request = AllocRequest { reclaims: false, mark: crate::Mark::Min, ..request };
-    while lab.mm.zones()[0].buddy.free_frames() > marks + 1 {
+    let request = AllocRequest { reclaims: false, mark: rules::gfp::Mark::Min, ..request };
+    while lab.mm.memory.zones()[0].buddy.free_frames() > marks + 1 {
         lab.step(ME, |mm, _, cx| {
-            mm.alloc(cx, &request).unwrap();
-            mm.drain_all_pages(cx);
+            mm.memory.alloc(cx, &request).unwrap();
+            mm.memory.drain_all_pages(cx);
         });
     }
     let (wait, _) = lab.run_kcompactd();

@@ -1,20 +1,20 @@
 //! Linux: none; others want the lock or the CPU of who compacts.
 
+use memory::{
+    cost::Cause,
+    cx::{Circumstances, Cx},
+    event::Event,
+    frame::Holdings,
+    pageblock::ZoneIndex,
+    step::Step,
+};
+use rules::variant::{CompactContended, SlowPath, Variant};
 use units::{CpuId, Time};
 
 use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
-    Mm, Spaces, Variant,
+    Mm, Spaces,
     compact::{CompactPriority, CompactResult, Compacted, Contention, DirectCompact},
-    memory::{
-        cost::Cause,
-        cx::{Circumstances, Cx},
-        event::Event,
-        frame::Holdings,
-        pageblock::ZoneIndex,
-        step::Step,
-    },
-    rules::variant::{CompactContended, SlowPath},
 };
 
 impl Lab {
@@ -90,7 +90,7 @@ fn who_compacts_without_waiting_ends_when_another_wants_the_cpu() {
 #[test]
 fn pages_that_were_taken_go_back_when_it_ends() {
     let (mut lab, _) = Lab::fragmented_every(16, rules("v4.1"), 40);
-    let before = lab.mm.lru.zone_frames(ZoneIndex(0), crate::memory::lru_kind::LruKind::ActiveAnon);
+    let before = lab.mm.lru.zone_frames(ZoneIndex(0), memory::lru_kind::LruKind::ActiveAnon);
     let some = |compact: &DirectCompact| compact.run.as_ref().is_some_and(|run| run.takes_pages());
     let (compacted, more) = lab.preempt(CompactPriority::Async, some).expect("every 32 frames the lock is let go");
     assert_eq!(compacted.contention, Some(Contention::Cpu));
@@ -98,7 +98,7 @@ fn pages_that_were_taken_go_back_when_it_ends() {
     assert_eq!(lab.count(Event::PgmigrateSuccess), 0);
     assert!(lab.count(Event::CompactIsolated) > 0, "they count all the same");
     lab.step(super::lab::ME, |mm, _, cx| mm.lru_add_drain(cx));
-    assert_eq!(lab.mm.lru.zone_frames(ZoneIndex(0), crate::memory::lru_kind::LruKind::ActiveAnon), before);
+    assert_eq!(lab.mm.lru.zone_frames(ZoneIndex(0), memory::lru_kind::LruKind::ActiveAnon), before);
     assert_eq!(lab.mm.lru.zone_isolated(ZoneIndex(0), false), 0);
 }
 
@@ -111,9 +111,9 @@ fn who_compacts_without_waiting_ends_when_another_has_the_lock() {
             mm.lru.let_go(cx, ZoneIndex(0), 0);
         },
         |mm, cx, until| {
-            mm.zones[ZoneIndex(0)].buddy.lock(cx);
+            mm.memory.zone_mut(ZoneIndex(0)).buddy.lock(cx);
             cx.wait(until, Cause::ZoneLock);
-            mm.zones[ZoneIndex(0)].buddy.unlock(cx);
+            mm.memory.zone_mut(ZoneIndex(0)).buddy.unlock(cx);
         },
     ];
     for lock in locks {

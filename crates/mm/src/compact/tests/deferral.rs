@@ -1,13 +1,12 @@
 //! Linux: none; failures make compaction rest.
 
+use memory::{event::Event, pageblock::ZoneIndex};
+use rules::{gfp::AllocRequest, variant::Variant};
 use units::{Order, Pfn};
 
 use super::lab::{Lab, rules};
 use crate::{
-    AllocRequest,
     compact::{CompactPriority, CompactResult, ZoneCompact},
-    memory::{event::Event, pageblock::ZoneIndex},
-    rules::variant::Variant,
     slow::AllocControl,
 };
 
@@ -75,7 +74,7 @@ fn from_5_1_to_5_11_a_request_without_room_counts_as_one_that_compacted() {
     for (version, counts) in [("v5.0", 0), ("v5.1", 1), ("v5.10", 1), ("v5.14", 0), ("v6.1", 0)] {
         let mut lab = Lab::new(16, rules(version));
         let id = lab.process();
-        let free = lab.mm.zones()[0].buddy.free_frames();
+        let free = lab.mm.memory.zones()[0].buddy.free_frames();
         let range = lab.map(id, free - 900);
         lab.write(id, range);
         let compacted = lab.compact_fast(Lab::request(), CompactPriority::Async);
@@ -112,7 +111,7 @@ fn each_proposal_says_when_a_request_that_compacts_in_vain_reclaims() {
         (&[9], [0, 1], [0, 1]),
         (&[11], [0, 1], [0, 1]),
     ] {
-        let rules = || crate::rules::variant::patched("v4.18", patches);
+        let rules = || rules::variant::patched("v4.18", patches);
         assert_eq!(stalls(rules(), false), skipped, "{patches:?}");
         assert_eq!(stalls(rules(), true), deferred, "{patches:?}");
     }
@@ -125,7 +124,7 @@ fn stalls(rules: Variant, is_deferred: bool) -> [u32; 2] {
         let mut lab = Lab::new(16, rules);
         let id = lab.process();
         // Less is free than compaction needs to begin, and no block of the order.
-        let free = lab.mm.zones()[0].buddy.free_frames();
+        let free = lab.mm.memory.zones()[0].buddy.free_frames();
         let range = lab.map(id, free - 900);
         lab.write(id, range);
         if is_deferred {

@@ -1,12 +1,16 @@
 //! Linux: none; Compaction for a request: blocks come about, pages keep what they hold.
 
+use memory::{
+    event::Event,
+    frame::{Frame, Holdings},
+    pageblock::{MigrateType, ZoneIndex},
+};
+use rules::gfp::{AllocRequest, Mobility};
 use units::{NodeId, Order, Pfn};
 
 use super::lab::{Lab, rules};
 use crate::{
-    AllocRequest, Frame, MigrateType, Mobility,
     compact::{CompactPriority, CompactResult},
-    memory::{event::Event, frame::Holdings, pageblock::ZoneIndex},
     migrate::MigrateMode,
 };
 
@@ -14,7 +18,7 @@ fn makes_a_huge_page(version: &str, priority: CompactPriority) {
     // In runs of three: a pageblock is known again by every eighth of its frames.
     let (mut lab, _) = Lab::fragmented_every(16, rules(version), 3);
     assert_eq!(lab.free_blocks(9), 0, "no block of this size is free");
-    let free = lab.mm.zones()[0].buddy.free_frames();
+    let free = lab.mm.memory.zones()[0].buddy.free_frames();
     let mut tries = 1;
     let mut compacted = lab.compact_fast(Lab::request(), priority);
     // Until somebody has given up, the search for free frames halves what is left with each look in vain (5.1); kswapd
@@ -27,8 +31,8 @@ fn makes_a_huge_page(version: &str, priority: CompactPriority) {
     }
     assert_eq!(compacted.result, CompactResult::Success, "{version} {priority:?}: {:?}", lab.counters);
     let block = compacted.block.expect("it has one");
-    assert_eq!(lab.mm.frames.get(block), Frame::Kernel { order: Order::HUGE, mobility: Mobility::Movable });
-    assert!(lab.mm.zones()[0].buddy.free_frames() + 512 <= free);
+    assert_eq!(lab.mm.memory.frames.get(block), Frame::Kernel { order: Order::HUGE, mobility: Mobility::Movable });
+    assert!(lab.mm.memory.zones()[0].buddy.free_frames() + 512 <= free);
     lab.check(Holdings::default());
     lab.check_contents();
     let [stall, success, fail] = [Event::CompactStall, Event::CompactSuccess, Event::CompactFail].map(|e| lab.count(e));
@@ -81,7 +85,7 @@ fn a_request_that_would_succeed_or_has_no_room_is_not_worth_it() {
     // Everything but 900 frames is in use: less than the gap of 1024 above the mark.
     let mut lab = Lab::new(16, rules("v6.1"));
     let id = lab.process();
-    let free = lab.mm.zones()[0].buddy.free_frames();
+    let free = lab.mm.memory.zones()[0].buddy.free_frames();
     let range = lab.map(id, free - 900);
     lab.write(id, range);
     let compacted = lab.compact(Lab::request(), CompactPriority::Async);
@@ -92,14 +96,14 @@ fn a_request_that_would_succeed_or_has_no_room_is_not_worth_it() {
 #[test]
 fn vm_compact_memory_makes_all_the_blocks_that_can_be() {
     let (mut lab, _) = Lab::fragmented(64, rules("v6.1"));
-    let free = lab.mm.zones()[0].buddy.free_frames();
+    let free = lab.mm.memory.zones()[0].buddy.free_frames();
     lab.compact_memory();
     lab.check_contents();
     let huge = lab.free_blocks(9) * 512;
     assert!(huge * 100 >= free * 80, "{huge} of {free} free frames are in huge blocks");
     // The frames that were left are on the lists of this CPU.
-    let listed: u64 = lab.mm.zones()[0].pcps.iter().map(|pcp| u64::from(pcp.count())).sum();
-    assert_eq!(lab.mm.zones()[0].buddy.free_frames() + listed, free);
+    let listed: u64 = lab.mm.memory.zones()[0].pcps.iter().map(|pcp| u64::from(pcp.count())).sum();
+    assert_eq!(lab.mm.memory.zones()[0].buddy.free_frames() + listed, free);
 }
 
 #[test]
@@ -117,12 +121,12 @@ fn the_same_run_twice_is_the_same() {
 fn pages_keep_their_place_on_the_lists_and_their_rights() {
     let (mut lab, id) = Lab::fragmented(16, rules("v6.1"));
     let before = [
-        lab.mm.lru.zone_frames(ZoneIndex(0), crate::memory::lru_kind::LruKind::InactiveAnon),
+        lab.mm.lru.zone_frames(ZoneIndex(0), memory::lru_kind::LruKind::InactiveAnon),
         lab.spaces.get(id).unwrap().rss_pages(),
     ];
     lab.compact(Lab::request(), CompactPriority::SyncLight);
     let after = [
-        lab.mm.lru.zone_frames(ZoneIndex(0), crate::memory::lru_kind::LruKind::InactiveAnon),
+        lab.mm.lru.zone_frames(ZoneIndex(0), memory::lru_kind::LruKind::InactiveAnon),
         lab.spaces.get(id).unwrap().rss_pages(),
     ];
     assert_eq!(before, after);
@@ -135,18 +139,18 @@ fn pages_keep_their_place_on_the_lists_and_their_rights() {
 #[test]
 fn a_block_that_is_captured_is_not_stolen() {
     for (captures, stolen) in [(true, false), (false, true)] {
-        let (mut lab, _) = Lab::fragmented(16, crate::Variant { compact_capture: captures, ..rules("v6.1") });
+        let (mut lab, _) = Lab::fragmented(16, rules::variant::Variant { compact_capture: captures, ..rules("v6.1") });
         let mut compact = super::super::DirectCompact::new(Lab::request(), CompactPriority::SyncLight);
         let mut thief = None;
         let compacted = loop {
             match lab.step(super::lab::ME, |mm, spaces, cx| compact.step(mm, spaces, cx)) {
-                crate::memory::step::Step::Done(compacted) => break compacted,
-                crate::memory::step::Step::More => {}
-                crate::memory::step::Step::Block(wait) => panic!("{wait:?}"),
+                memory::step::Step::Done(compacted) => break compacted,
+                memory::step::Step::More => {}
+                memory::step::Step::Block(wait) => panic!("{wait:?}"),
             }
             // Somebody else takes every large block as soon as he sees it.
             let light = AllocRequest { reclaims: false, ..Lab::request() };
-            if let Ok(block) = lab.step(super::lab::OTHER, |mm, _, cx| mm.alloc(cx, &light)) {
+            if let Ok(block) = lab.step(super::lab::OTHER, |mm, _, cx| mm.memory.alloc(cx, &light)) {
                 thief = Some(block);
             }
         };
@@ -164,16 +168,16 @@ fn a_pageblock_where_nothing_was_found_is_skipped_next_time() {
     let mut lab = Lab::new(16, rules("v6.1"));
     let request = AllocRequest { mobility: Mobility::Unmovable, ..AllocRequest::gfp_nowait(units::NodeId(0)) };
     for _ in 0..1500 {
-        lab.step(super::lab::OTHER, |mm, _, cx| mm.alloc(cx, &request)).unwrap();
+        lab.step(super::lab::OTHER, |mm, _, cx| mm.memory.alloc(cx, &request)).unwrap();
     }
     let stuck: Vec<Pfn> = (0..4096_u32)
         .step_by(512)
         .map(Pfn)
-        .filter(|pfn| lab.mm.frames.blocks.migrate_type(*pfn) == MigrateType::Unmovable)
+        .filter(|pfn| lab.mm.memory.frames.blocks.migrate_type(*pfn) == MigrateType::Unmovable)
         .collect();
     assert!(!stuck.is_empty());
     let id = lab.process();
-    let free = lab.mm.zones()[0].buddy.free_frames();
+    let free = lab.mm.memory.zones()[0].buddy.free_frames();
     let pages = free * 9 / 10;
     let range = lab.map(id, pages);
     lab.write(id, range);
@@ -182,9 +186,9 @@ fn a_pageblock_where_nothing_was_found_is_skipped_next_time() {
         let page = crate::space::vma::PageRange::new(range.start.plus(at), 1);
         lab.step(super::lab::OTHER, |mm, spaces, cx| spaces.get_mut(id).unwrap().munmap(mm, cx, page)).unwrap();
     }
-    lab.step(super::lab::OTHER, |mm, _, cx| mm.drain_all_pages(cx));
+    lab.step(super::lab::OTHER, |mm, _, cx| mm.memory.drain_all_pages(cx));
     lab.compact(Lab::request(), CompactPriority::SyncLight);
-    let skipped = stuck.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
+    let skipped = stuck.iter().filter(|pfn| lab.mm.memory.frames.blocks.skip(**pfn)).count();
     let passed = stuck.iter().filter(|pfn| **pfn < lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate[1]).count();
     assert!(skipped > 0 && skipped <= stuck.len(), "{skipped} of {passed} passed");
     assert_eq!(CompactPriority::Async.mode(), MigrateMode::Async);

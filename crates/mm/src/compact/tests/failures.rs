@@ -1,30 +1,29 @@
 //! Linux: none; Pages that cannot be moved, for each reason, and what comes in between.
 
+use memory::{
+    event::Event,
+    frame::{Frame, FrameFlag, Holdings},
+    pageblock::ZoneIndex,
+    step::{Step, Wait},
+};
 use units::{Order, Pfn, Time};
 
 use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
-    Frame,
     compact::{CompactPriority, DirectCompact},
     fault::{Access, FaultControl, FaultDone},
-    memory::{
-        event::Event,
-        frame::{FrameFlag, Holdings},
-        pageblock::ZoneIndex,
-        step::{Step, Wait},
-    },
     migrate::{Migrate, MigrateMode, Migrating},
     space::{unmap::Unmap, vma::PageRange},
 };
 
 impl Lab {
-    pub(super) fn lock_all(&mut self, id: crate::SpaceId) {
+    pub(super) fn lock_all(&mut self, id: memory::frame::SpaceId) {
         for pfn in self.frames_of(id) {
             assert!(self.mm.try_lock_folio(pfn));
         }
     }
 
-    pub(super) fn frames_of(&self, id: crate::SpaceId) -> Vec<Pfn> {
+    pub(super) fn frames_of(&self, id: memory::frame::SpaceId) -> Vec<Pfn> {
         let (_, range) = self.mapped.iter().find(|(owner, _)| *owner == id).unwrap();
         let tables = &self.spaces.get(id).unwrap().tables;
         (range.start.0..range.end.0).map(|vpn| tables.lookup(units::Vpn(vpn)).pfn()).collect()
@@ -33,12 +32,12 @@ impl Lab {
     /// Takes the first pages of a process off their lists, and so many frames to move them to.
     pub(super) fn isolated_for_move(
         &mut self,
-        id: crate::SpaceId,
+        id: memory::frame::SpaceId,
         pages: usize,
         targets: usize,
     ) -> (Vec<Pfn>, Vec<Pfn>) {
         let sources: Vec<Pfn> = self.frames_of(id).into_iter().take(pages).collect();
-        let request = crate::AllocRequest::gfp_highuser_movable(units::NodeId(0));
+        let request = rules::gfp::AllocRequest::gfp_highuser_movable(units::NodeId(0));
         let got = sources.clone();
         let targets = self.step(ME, |mm, _, cx| {
             mm.lru_add_drain_all(cx);
@@ -48,8 +47,8 @@ impl Lab {
             }
             mm.lru.let_go(cx, ZoneIndex(0), 0);
             let take = |_| {
-                let pfn = mm.alloc(cx, &request).unwrap();
-                mm.isolate(cx, pfn, Order::BASE);
+                let pfn = mm.memory.alloc(cx, &request).unwrap();
+                mm.memory.isolate(cx, pfn, Order::BASE);
                 pfn
             };
             (0..targets).map(take).collect::<Vec<_>>()
@@ -60,7 +59,7 @@ impl Lab {
 
 fn holdings(migrate: &Migrate, targets: &[Pfn]) -> Holdings {
     let mut holdings = migrate.holdings();
-    holdings.isolated.extend(targets.iter().map(|pfn| crate::memory::frame::Held { pfn: *pfn, order: Order::BASE }));
+    holdings.isolated.extend(targets.iter().map(|pfn| memory::frame::Held { pfn: *pfn, order: Order::BASE }));
     holdings
 }
 
@@ -80,12 +79,12 @@ pub(super) fn finish(lab: &mut Lab, migrate: &mut Migrate, targets: &mut Vec<Pfn
     }
 }
 
-fn small() -> (Lab, crate::SpaceId) {
+fn small() -> (Lab, memory::frame::SpaceId) {
     small_with("v6.1")
 }
 
 /// One process, with 64 pages that were written.
-pub(super) fn small_with(version: &str) -> (Lab, crate::SpaceId) {
+pub(super) fn small_with(version: &str) -> (Lab, memory::frame::SpaceId) {
     let mut lab = Lab::new(16, rules(version));
     let id = lab.process();
     let range = lab.map(id, 64);
@@ -118,7 +117,7 @@ fn a_locked_page_is_tried_ten_times_and_left_where_it_is() {
     assert_eq!((migrated.failed, targets.len()), (1, 1));
     assert_eq!((lab.count(Event::PgmigrateSuccess), lab.count(Event::PgmigrateFail)), (4, 1));
     assert_eq!(lab.frames_of(id)[2], sources[2]);
-    assert!(lab.mm.frames.has(sources[2], FrameFlag::OnLru));
+    assert!(lab.mm.memory.frames.has(sources[2], FrameFlag::OnLru));
 }
 
 #[test]
@@ -137,9 +136,9 @@ fn who_may_wait_waits_for_a_locked_page_in_the_fourth_pass() {
     };
     // A try and the end of the pass, three times.
     assert_eq!((wait, steps), (Wait::Folio(sources[0]), 6));
-    assert!(lab.mm.take_unlocked().is_empty());
+    assert!(lab.mm.memory.take_unlocked().is_empty());
     lab.step(OTHER, |mm, _, cx| mm.unlock_folio(cx, sources[0]));
-    assert_eq!(lab.mm.take_unlocked(), [sources[0]]);
+    assert_eq!(lab.mm.memory.take_unlocked(), [sources[0]]);
     assert_eq!(finish(&mut lab, &mut migrate, &mut targets).failed, 0);
 }
 
@@ -192,7 +191,7 @@ fn a_page_that_a_child_is_getting_stays() {
 }
 
 /// Up to where the first page is unmapped, and not copied yet.
-fn begun(lab: &mut Lab, id: crate::SpaceId) -> (Migrate, Vec<Pfn>, Pfn) {
+fn begun(lab: &mut Lab, id: memory::frame::SpaceId) -> (Migrate, Vec<Pfn>, Pfn) {
     let (sources, mut targets) = lab.isolated_for_move(id, 1, 1);
     let mut migrate = Migrate::new(sources.clone(), MigrateMode::Async, true);
     assert_eq!(lab.step(ME, |mm, spaces, cx| migrate.step(mm, spaces, cx, &mut targets)), Migrating::More);
@@ -214,7 +213,7 @@ fn a_fault_waits_until_the_page_has_arrived() {
         lab.step(OTHER, |mm, spaces, cx| spaces.get(id).unwrap().mincore(mm, cx, PageRange::new(range.start, 1)));
     assert_eq!(resident.unwrap(), [true]);
     finish(&mut lab, &mut migrate, &mut targets);
-    assert_eq!(lab.mm.take_unlocked(), [source]);
+    assert_eq!(lab.mm.memory.take_unlocked(), [source]);
     let step = lab.step(OTHER, |mm, spaces, cx| fault.step(mm, spaces.get_mut(id).unwrap(), cx));
     assert_eq!(step, Step::Done(FaultDone::Handled));
     assert_ne!(lab.frames_of(id)[0], source);
@@ -237,8 +236,8 @@ fn a_page_that_is_unmapped_on_its_way_is_gone_when_it_arrives() {
     assert_eq!(lab.spaces.get(id).unwrap().rss_pages(), 0);
     let migrated = finish(&mut lab, &mut migrate, &mut targets);
     assert_eq!((migrated.failed, targets.len()), (0, 0));
-    assert!(!matches!(lab.mm.frames.get(source), Frame::Anon { .. }));
-    let anon = (0..4096).filter(|pfn| matches!(lab.mm.frames.get(Pfn(*pfn)), Frame::Anon { .. })).count();
+    assert!(!matches!(lab.mm.memory.frames.get(source), Frame::Anon { .. }));
+    let anon = (0..4096).filter(|pfn| matches!(lab.mm.memory.frames.get(Pfn(*pfn)), Frame::Anon { .. })).count();
     assert_eq!(anon, 0, "nothing is left of it");
 }
 

@@ -1,17 +1,19 @@
 //! Linux: none; the slow path up to 4.7, and what compaction of that time does differently.
 
+use memory::{
+    event::Event,
+    pageblock::ZoneIndex,
+    step::{Step, Wait},
+};
+use rules::{
+    gfp::AllocRequest,
+    variant::{CompactHugePages, SlowPath, Variant},
+};
 use units::{NodeId, Order, Pfn};
 
 use super::lab::{Lab, ME, OTHER, rules};
 use crate::{
-    AllocRequest, Variant,
     compact::{CompactPriority, CompactResult, DirectCompact},
-    memory::{
-        event::Event,
-        pageblock::ZoneIndex,
-        step::{Step, Wait},
-    },
-    rules::variant::{CompactHugePages, SlowPath},
     slow::AllocControl,
     space::vma::PageRange,
 };
@@ -98,17 +100,17 @@ fn a_frame_is_worth_round_after_round_and_somebodys_end() {
     lab.mm.enable_oom_killer();
     lab.lock_all(id);
     let frame = AllocRequest::gfp_highuser_movable(NodeId(0));
-    let min = lab.mm.zones()[0].marks.min.0;
-    while lab.mm.zones()[0].buddy.free_frames() > min {
+    let min = lab.mm.memory.zones()[0].marks.min.0;
+    while lab.mm.memory.zones()[0].buddy.free_frames() > min {
         lab.step(OTHER, |mm, _, cx| {
-            mm.alloc(cx, &frame).unwrap();
-            mm.drain_all_pages(cx);
+            mm.memory.alloc(cx, &frame).unwrap();
+            mm.memory.drain_all_pages(cx);
         });
     }
     lab.fail_slowly(AllocControl::of_task(AllocRequest { no_retry: true, ..frame }), None);
     // Reclaim in vain goes through all priorities twice, and counts as two.
     assert_eq!(counts(&lab), [0, 0, 2], "with __GFP_NORETRY one round, and nobody is killed");
-    assert!(lab.mm.take_killed().is_empty());
+    assert!(lab.mm.memory.take_killed().is_empty());
     let mut control = AllocControl::of_task(frame);
     // Bound: nobody ends who is killed, so it goes on as long as it is asked.
     for _ in 0..2000 {
@@ -118,7 +120,7 @@ fn a_frame_is_worth_round_after_round_and_somebodys_end() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(!lab.mm.take_killed().is_empty());
+    assert!(!lab.mm.memory.take_killed().is_empty());
     assert!(counts(&lab)[2] > 5, "and as long as he has not ended, it begins again");
 }
 
@@ -126,19 +128,19 @@ fn a_frame_is_worth_round_after_round_and_somebodys_end() {
 pub(super) fn behind_huge_pages(rules: Variant) -> (Lab, Vec<Pfn>) {
     let mut lab = Lab::new(32, rules);
     let huge = AllocRequest { reclaims: false, ..Lab::request() };
-    let take = |_| lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge)).ok();
+    let take = |_| lab.step(OTHER, |mm, _, cx| mm.memory.alloc(cx, &huge)).ok();
     let mut blocks: Vec<Pfn> = (0..16).map_while(take).collect();
     blocks.sort_unstable();
     // All but the lowest are given back, and the rest of the zone is filled.
     for pfn in blocks.split_off(4) {
-        lab.step(OTHER, |mm, _, cx| mm.free(cx, pfn, Order::HUGE));
+        lab.step(OTHER, |mm, _, cx| mm.memory.free(cx, pfn, Order::HUGE));
     }
     for pfn in &blocks {
         // Somebody's, as a whole.
-        lab.step(OTHER, |mm, _, cx| mm.isolate(cx, *pfn, Order::HUGE));
+        lab.step(OTHER, |mm, _, cx| mm.memory.isolate(cx, *pfn, Order::HUGE));
     }
     let (stays, goes) = (lab.process(), lab.process());
-    let zone = &lab.mm.zones()[0];
+    let zone = &lab.mm.memory.zones()[0];
     let pages = (zone.buddy.free_frames() * 199 / 200 - zone.marks.min.0 - 64) / 2;
     let [one, two] = [stays, goes].map(|id| lab.map(id, pages));
     for at in 0..pages {
@@ -150,7 +152,7 @@ pub(super) fn behind_huge_pages(rules: Variant) -> (Lab, Vec<Pfn>) {
     for who in [ME, OTHER] {
         lab.step(who, |mm, _, cx| {
             mm.lru_add_drain(cx);
-            mm.drain_all_pages(cx);
+            mm.memory.drain_all_pages(cx);
         });
     }
     (lab, blocks)
@@ -165,7 +167,7 @@ fn pageblocks_of_huge_pages_are_marked_and_stay_marked_before_4_15() {
         for _ in 0..3 {
             lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
         }
-        let marks = blocks.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
+        let marks = blocks.iter().filter(|pfn| lab.mm.memory.frames.blocks.skip(**pfn)).count();
         assert_eq!(marks > 0, marked, "{huge_pages:?}: {marks} of {blocks:?}");
     }
 }
@@ -178,7 +180,7 @@ fn before_5_1_the_next_run_begins_at_the_last_pageblock_that_is_marked() {
         let (mut lab, blocks) = behind_huge_pages(of_then);
         lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
         let cached = lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate[1];
-        let marked = |pfn: &&Pfn| lab.mm.frames.blocks.skip(**pfn);
+        let marked = |pfn: &&Pfn| lab.mm.memory.frames.blocks.skip(**pfn);
         let last = blocks.iter().rfind(marked).expect("nothing of a huge page is to be had");
         assert_eq!(cached == *last, begins_at, "{is_private}: {cached}, {blocks:?}");
     }
@@ -217,7 +219,7 @@ fn since_6_0_all_frames_that_are_taken_count_as_scanned_and_since_6_4_those_that
 fn before_4_8_the_search_for_free_frames_goes_on_where_the_zone_can_spare_none() {
     let came_to = |compact_ends_at_mark| {
         let (mut lab, _) = Lab::fragmented(16, Variant { compact_ends_at_mark, ..rules("v4.1") });
-        let low = lab.mm.zones()[0].marks.low.0;
+        let low = lab.mm.memory.zones()[0].marks.low.0;
         let mut compact = DirectCompact::new(Lab::request(), CompactPriority::SyncLight);
         loop {
             let step = lab.step(ME, |mm, spaces, cx| compact.step(mm, spaces, cx));
@@ -226,9 +228,9 @@ fn before_4_8_the_search_for_free_frames_goes_on_where_the_zone_can_spare_none()
             }
             // Once it runs, somebody else takes what is above Low.
             let frame = AllocRequest { reclaims: false, ..AllocRequest::gfp_highuser_movable(NodeId(0)) };
-            while lab.mm.zones()[0].buddy.free_frames() > low {
-                lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &frame)).unwrap();
-                lab.step(OTHER, |mm, _, cx| mm.drain_all_pages(cx));
+            while lab.mm.memory.zones()[0].buddy.free_frames() > low {
+                lab.step(OTHER, |mm, _, cx| mm.memory.alloc(cx, &frame)).unwrap();
+                lab.step(OTHER, |mm, _, cx| mm.memory.drain_all_pages(cx));
             }
         }
     };
@@ -246,14 +248,14 @@ fn before_5_1_all_marks_are_cleared_at_once() {
         let mut lab = Lab::new(16, Variant { compact_clears_selectively: selective, ..rules("v4.1") });
         let blocks: Vec<Pfn> = (0..8).map(|n| Pfn(n << 9)).collect();
         let huge = AllocRequest { reclaims: false, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
-        while lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &huge)).is_ok() {}
+        while lab.step(OTHER, |mm, _, cx| mm.memory.alloc(cx, &huge)).is_ok() {}
         for pfn in &blocks {
-            lab.mm.frames.blocks.set_skip(*pfn, true);
+            lab.mm.memory.frames.blocks.set_skip(*pfn, true);
         }
         lab.mm.zone_compacts[ZoneIndex(0)].blockskip_flush = true;
         lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate = [Pfn(512), Pfn(1024)];
         lab.step(ME, |mm, _, cx| mm.reset_isolation_suitable(cx, NodeId(0)));
-        let marked = blocks.iter().filter(|pfn| lab.mm.frames.blocks.skip(**pfn)).count();
+        let marked = blocks.iter().filter(|pfn| lab.mm.memory.frames.blocks.skip(**pfn)).count();
         assert!(if left == 0 { marked == 0 } else { marked > 0 }, "{selective}: {marked}");
         assert!(!lab.mm.zone_compacts[ZoneIndex(0)].blockskip_flush);
         assert!(selective || lab.mm.zone_compacts[ZoneIndex(0)].cached_migrate == [Pfn(0); 2]);

@@ -1,15 +1,13 @@
 //! Linux: none; When a zone is worth compacting: against figures worked out by hand.
 
+use memory::{
+    pageblock::ZoneIndex,
+    suitable::{FreeBlocks, Suitable, gap},
+};
+use rules::{gfp::Urgency, zone::ZoneKind};
 use units::Order;
 
 use super::lab::{Lab, rules};
-use crate::{
-    Urgency, ZoneKind,
-    memory::{
-        pageblock::ZoneIndex,
-        suitable::{FreeBlocks, Suitable, gap},
-    },
-};
 
 #[test]
 fn the_fragmentation_index_of_known_cases() {
@@ -39,15 +37,15 @@ fn a_move_of_order_9_takes_1024_frames() {
 
 /// Takes frames one by one from a fragmented zone until so many are free.
 fn leave(lab: &mut Lab, frames: u64) {
-    let request = crate::AllocRequest {
+    let request = rules::gfp::AllocRequest {
         highest: ZoneKind::Movable,
-        mobility: crate::Mobility::Movable,
-        ..crate::AllocRequest::gfp_nowait(units::NodeId(0))
+        mobility: rules::gfp::Mobility::Movable,
+        ..rules::gfp::AllocRequest::gfp_nowait(units::NodeId(0))
     };
-    while lab.mm.zones()[0].buddy.free_frames() > frames {
+    while lab.mm.memory.zones()[0].buddy.free_frames() > frames {
         lab.step(super::lab::OTHER, |mm, _, cx| {
-            mm.alloc(cx, &request).unwrap();
-            mm.drain_all_pages(cx);
+            mm.memory.alloc(cx, &request).unwrap();
+            mm.memory.drain_all_pages(cx);
         });
     }
 }
@@ -55,36 +53,37 @@ fn leave(lab: &mut Lab, frames: u64) {
 #[test]
 fn a_zone_is_compacted_for_large_orders_only_above_the_threshold_of_its_index() {
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
-    let low = lab.mm.zones()[0].marks.low;
+    let low = lab.mm.memory.zones()[0].marks.low;
     leave(&mut lab, low.0 + 1024 + 1);
-    let index = FreeBlocks::of(&lab.mm.zones()[0].buddy, Order(9)).fragmentation_index(Order(9));
+    let index = FreeBlocks::of(&lab.mm.memory.zones()[0].buddy, Order(9)).fragmentation_index(Order(9));
     let index = u32::try_from(index).unwrap();
     for (extfrag_threshold, expected) in [(index - 1, Suitable::Continue), (index, Suitable::Skipped)] {
-        lab.mm.extfrag_threshold = extfrag_threshold;
-        let asked = lab.mm.compaction_suitable(ZoneIndex(0), Order(9), ZoneKind::Movable, Urgency::Normal);
+        lab.mm.memory.set_extfrag_threshold(extfrag_threshold);
+        let asked = lab.mm.memory.compaction_suitable(ZoneIndex(0), Order(9), ZoneKind::Movable, Urgency::Normal);
         assert_eq!(asked, expected, "{index} {extfrag_threshold}");
     }
 }
 
 /// Takes all blocks of order 3 and above.
 fn take_large(lab: &mut Lab) {
-    let request = crate::AllocRequest::gfp_nowait(units::NodeId(0)).of_order(Order(3));
-    while lab.step(super::lab::OTHER, |mm, _, cx| mm.alloc(cx, &request)).is_ok() {}
+    let request = rules::gfp::AllocRequest::gfp_nowait(units::NodeId(0)).of_order(Order(3));
+    while lab.step(super::lab::OTHER, |mm, _, cx| mm.memory.alloc(cx, &request)).is_ok() {}
 }
 
 #[test]
 fn the_room_that_a_zone_must_have_is_above_low_for_large_orders_and_above_min_for_others() {
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
-    let marks = lab.mm.zones()[0].marks;
+    let marks = lab.mm.memory.zones()[0].marks;
     assert!(marks.min.0 < marks.low.0);
-    let ask =
-        |lab: &Lab, order| lab.mm.compaction_suitable(ZoneIndex(0), Order(order), ZoneKind::Movable, Urgency::Normal);
+    let ask = |lab: &Lab, order| {
+        lab.mm.memory.compaction_suitable(ZoneIndex(0), Order(order), ZoneKind::Movable, Urgency::Normal)
+    };
     leave(&mut lab, marks.low.0 + 1024 + 1);
     assert_eq!(
         ask(&lab, 9),
         Suitable::Continue,
         "all in pieces: {:?}",
-        FreeBlocks::of(&lab.mm.zones()[0].buddy, Order(9))
+        FreeBlocks::of(&lab.mm.memory.zones()[0].buddy, Order(9))
     );
     leave(&mut lab, marks.low.0 + 1024);
     assert_eq!(ask(&lab, 9), Suitable::Skipped);
@@ -96,7 +95,7 @@ fn the_room_that_a_zone_must_have_is_above_low_for_large_orders_and_above_min_fo
 
     // 4.1 asks for Low whatever the order.
     let (mut lab, _) = Lab::fragmented(16, rules("v4.1"));
-    let marks = lab.mm.zones()[0].marks;
+    let marks = lab.mm.memory.zones()[0].marks;
     take_large(&mut lab);
     leave(&mut lab, marks.low.0 + 16 + 1);
     assert_eq!(ask(&lab, 3), Suitable::Continue);
@@ -108,25 +107,26 @@ fn the_room_that_a_zone_must_have_is_above_low_for_large_orders_and_above_min_fo
 fn marks_that_are_raised_ask_for_more_room() {
     // low_wmark_pages() and min_wmark_pages() hold watermark_boost (include/linux/mmzone.h, v5.0 to v6.1).
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
-    let marks = lab.mm.zones()[0].marks;
-    let ask =
-        |lab: &Lab, order| lab.mm.compaction_suitable(ZoneIndex(0), Order(order), ZoneKind::Movable, Urgency::Normal);
+    let marks = lab.mm.memory.zones()[0].marks;
+    let ask = |lab: &Lab, order| {
+        lab.mm.memory.compaction_suitable(ZoneIndex(0), Order(order), ZoneKind::Movable, Urgency::Normal)
+    };
     leave(&mut lab, marks.low.0 + 1024 + 2);
     for (boost, expected) in [(1, Suitable::Continue), (2, Suitable::Skipped)] {
-        lab.mm.zones[ZoneIndex(0)].boost = boost;
+        lab.mm.memory.zone_mut(ZoneIndex(0)).boost = boost;
         assert_eq!(ask(&lab, 9), expected, "{boost}");
     }
     take_large(&mut lab);
     leave(&mut lab, marks.min.0 + 2 + 16 + 2);
     for (boost, expected) in [(3, Suitable::Continue), (4, Suitable::Skipped)] {
-        lab.mm.zones[ZoneIndex(0)].boost = boost;
+        lab.mm.memory.zone_mut(ZoneIndex(0)).boost = boost;
         assert_eq!(ask(&lab, 3), expected, "{boost}");
     }
     // What is taken for a target is above the mark as it was set (__isolate_free_page, mm/page_alloc.c, v5.1).
-    lab.mm.zones[ZoneIndex(0)].boost = marks.low.0;
-    assert!(lab.mm.may_isolate_free(ZoneIndex(0), Order::BASE));
+    lab.mm.memory.zone_mut(ZoneIndex(0)).boost = marks.low.0;
+    assert!(lab.mm.memory.may_isolate_free(ZoneIndex(0), Order::BASE));
     let (mut lab, _) = Lab::fragmented(16, rules("v5.0"));
-    assert!(lab.mm.may_isolate_free(ZoneIndex(0), Order::BASE));
-    lab.mm.zones[ZoneIndex(0)].boost = 16 << 8;
-    assert!(!lab.mm.may_isolate_free(ZoneIndex(0), Order::BASE), "as it is raised");
+    assert!(lab.mm.memory.may_isolate_free(ZoneIndex(0), Order::BASE));
+    lab.mm.memory.zone_mut(ZoneIndex(0)).boost = 16 << 8;
+    assert!(!lab.mm.memory.may_isolate_free(ZoneIndex(0), Order::BASE), "as it is raised");
 }

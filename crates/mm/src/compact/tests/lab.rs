@@ -1,19 +1,24 @@
 //! Linux: none; a small machine whose memory is fragmented on purpose, and checks after every step.
 
+use memory::{
+    cost::Prices,
+    cx::Cx,
+    event::{Counters, Event},
+    frame::{ControlId, Holdings, SpaceId},
+    step::Step,
+};
+use rules::{
+    gfp::AllocRequest,
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{self, Variant},
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
 
 use crate::{
-    AllocRequest, ControlId, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, Variant, ZoneKind, ZoneSpec,
+    Mm, Spaces,
     compact::{CompactPriority, Compacted, DirectCompact, kcompactd::CompactMemory},
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        cost::Prices,
-        cx::Cx,
-        event::{Counters, Event},
-        frame::Holdings,
-        step::Step,
-    },
-    rules::variant,
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         vma::PageRange,
@@ -52,7 +57,7 @@ impl Lab {
             rules,
             &Settings { min_free_kbytes: u64::from(mib) * 32, watermark_boost_factor: 0, ..Settings::default() },
         );
-        mm.frames.keep_contents(u64::MAX);
+        mm.memory.frames.keep_contents(u64::MAX);
         mm.thp.enabled = ThpEnabled::Never;
         Self {
             mm,
@@ -95,7 +100,7 @@ impl Lab {
         }
         for vpn in (range.start.0..range.end.0).map(Vpn) {
             let pfn = self.spaces.get(id).unwrap().tables.lookup(vpn).pfn();
-            self.mm.frames.store(pfn, content(id, vpn));
+            self.mm.memory.frames.store(pfn, content(id, vpn));
         }
     }
 
@@ -109,7 +114,7 @@ impl Lab {
         let mut lab = Self::new(mib, rules);
         let (stays, goes) = (lab.process(), lab.process());
         // But for what the Min mark keeps, tables and VMAs.
-        let zone = &lab.mm.zones()[0];
+        let zone = &lab.mm.memory.zones()[0];
         let pages = (zone.buddy.free_frames() * 199 / 200 - zone.marks.min.0 - 64) / 2 / run * run;
         let [one, two] = [stays, goes].map(|id| lab.map(id, pages));
         for at in (0..pages).step_by(usize::try_from(run).unwrap()) {
@@ -121,7 +126,7 @@ impl Lab {
         for who in [ME, OTHER] {
             lab.step(who, |mm, _, cx| {
                 mm.lru_add_drain(cx);
-                mm.drain_all_pages(cx);
+                mm.memory.drain_all_pages(cx);
             });
         }
         lab.check(Holdings::default());
@@ -152,7 +157,7 @@ impl Lab {
             for vpn in (range.start.0..range.end.0).map(Vpn) {
                 let pte = tables.lookup(vpn);
                 if (pte.is_present() && !pte.is_zero_page()) || pte.is_migration() {
-                    let holds = self.mm.frames.content(pte.pfn());
+                    let holds = self.mm.memory.frames.content(pte.pfn());
                     assert!(holds == content(*id, vpn) || holds == 0, "page {vpn:?} of {id:?} at {:?}", pte.pfn());
                 }
             }
@@ -202,7 +207,7 @@ impl Lab {
 
     /// Free blocks of an order, larger ones counted by their parts.
     pub(super) fn free_blocks(&self, order: u8) -> u64 {
-        let buddy = &self.mm.zones()[0].buddy;
+        let buddy = &self.mm.memory.zones()[0].buddy;
         (order..=10).map(|at| buddy.area(Order(at)).nr_free() << (at - order)).sum()
     }
 

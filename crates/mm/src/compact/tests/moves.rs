@@ -1,5 +1,12 @@
 //! Linux: none; What is known of a page after it has moved.
 
+use memory::{
+    event::Event,
+    frame::{FrameFlag, Holdings, SpaceId},
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+    step::Step,
+};
 use units::{Bytes, CpuId, Order, Pfn, Time, Vpn};
 
 use super::{
@@ -7,16 +14,8 @@ use super::{
     lab::{Lab, ME, OTHER, rules},
 };
 use crate::{
-    SpaceId,
     fault::{Access, FaultDone, touch::Touch},
     folio::pte::Pte,
-    memory::{
-        event::Event,
-        frame::{FrameFlag, Holdings},
-        lru_kind::LruKind,
-        pageblock::ZoneIndex,
-        step::Step,
-    },
     migrate::{Migrate, MigrateMode},
     space::vma::PageRange,
     swap::{SlotFlag, SwapMedium, SwapSpec},
@@ -56,7 +55,7 @@ fn no_release_moves_huge_pages_to_compact() {
         lab.mm.thp.enabled = ThpEnabled::Never;
         // Base pages all over the zone, every second one of which goes.
         let (stays, goes) = (lab.process(), lab.process());
-        let pages = lab.mm.zones()[0].buddy.free_frames() / 3;
+        let pages = lab.mm.memory.zones()[0].buddy.free_frames() / 3;
         let [one, two] = [stays, goes].map(|id| lab.map(id, pages));
         for n in 0..pages {
             lab.write(stays, PageRange::new(one.start.plus(n), 1));
@@ -65,7 +64,7 @@ fn no_release_moves_huge_pages_to_compact() {
         lab.end(goes);
         let head = |lab: &Lab, n: u64| lab.spaces.get(id).unwrap().tables.lookup(start.plus(n * 512)).pfn();
         let heads = [0, 1].map(|n| head(&lab, n));
-        assert!(heads.iter().all(|head| lab.mm.frames.allocated(*head) == Some(Order::HUGE)), "{version}");
+        assert!(heads.iter().all(|head| lab.mm.memory.frames.allocated(*head) == Some(Order::HUGE)), "{version}");
         lab.mm.set_pinned(heads[1], true);
         lab.compact_memory();
         assert!(lab.count(Event::PgmigrateSuccess) > 0, "{version}: base pages do move");
@@ -148,7 +147,7 @@ fn up_to_4_7_old_and_new_page_wait_among_new_folios() {
         let (mut lab, id) = small_with(version);
         lab.step(ME, |mm, _, cx| mm.lru_add_drain_all(cx));
         let sources = lab.frames_of(id)[..2].to_vec();
-        let list = LruKind::of_new_anon(lab.mm.variant().lru_new_anon);
+        let list = LruKind::of_new_anon(lab.mm.memory.variant().lru_new_anon);
         // One of them is not in use.
         assert_eq!(lab.mm.isolate_lru(sources[0]), Some(list), "{version}");
         lab.mm.putback_lru(sources[0], false);
@@ -159,10 +158,10 @@ fn up_to_4_7_old_and_new_page_wait_among_new_folios() {
         let expected = [sources[1], targets[1], sources[0], targets[0]];
         assert_eq!(waiting(&lab), if waits { &expected[..] } else { &[] }, "{version}");
         for pfn in &sources {
-            assert_eq!(lab.mm.frames.allocated(*pfn).is_some(), waits, "{version}: the batch has a reference");
+            assert_eq!(lab.mm.memory.frames.allocated(*pfn).is_some(), waits, "{version}: the batch has a reference");
         }
         drain(&mut lab);
-        assert!(sources.iter().all(|pfn| lab.mm.frames.allocated(*pfn).is_none()), "{version}");
+        assert!(sources.iter().all(|pfn| lab.mm.memory.frames.allocated(*pfn).is_none()), "{version}");
         let now = LruKind::ALL.map(|kind| lab.mm.lru.zone_frames(ZoneIndex(0), kind));
         assert_eq!(now, listed, "{version}: each is where its page was");
     }
@@ -184,10 +183,10 @@ fn up_to_4_7_what_stays_waits_too_and_what_is_gone_takes_a_frame_along() {
         let expected = [sources[0], frame, sources[1]];
         assert_eq!(waiting(&lab), if waits { &expected[..] } else { &[] }, "{version}");
         for target in targets {
-            lab.step(ME, |mm, _, cx| mm.free(cx, target, units::Order::BASE));
+            lab.step(ME, |mm, _, cx| mm.memory.free(cx, target, units::Order::BASE));
         }
         drain(&mut lab);
-        assert!(lab.mm.frames.has(sources[1], FrameFlag::OnLru), "{version}");
-        assert_eq!([sources[0], frame].map(|pfn| lab.mm.frames.allocated(pfn)), [None; 2], "{version}");
+        assert!(lab.mm.memory.frames.has(sources[1], FrameFlag::OnLru), "{version}");
+        assert_eq!([sources[0], frame].map(|pfn| lab.mm.memory.frames.allocated(pfn)), [None; 2], "{version}");
     }
 }

@@ -1,5 +1,17 @@
 //! Linux: none; Everything at once, in random order.
 
+use memory::{
+    event::Event,
+    frame::{Holdings, SpaceId},
+    pageblock::ZoneIndex,
+    step::{Step, Wait},
+    suitable::Suitable,
+};
+use rules::{
+    gfp::{AllocRequest, Urgency},
+    variant::Variant,
+    zone::ZoneKind,
+};
 use units::{NodeId, Order, Pfn, Time};
 
 use super::{
@@ -7,16 +19,8 @@ use super::{
     series,
 };
 use crate::{
-    AllocRequest, SpaceId, Urgency, Variant, ZoneKind,
     compact::{CompactPriority, DirectCompact},
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        event::Event,
-        frame::Holdings,
-        pageblock::ZoneIndex,
-        step::{Step, Wait},
-        suitable::Suitable,
-    },
     space::{unmap::Unmap, vma::PageRange},
 };
 
@@ -109,7 +113,7 @@ impl World {
     /// A step of another task.
     fn other(&mut self) {
         if let Some(pfn) = self.waits {
-            if !self.lab.mm.take_unlocked().contains(&pfn) {
+            if !self.lab.mm.memory.take_unlocked().contains(&pfn) {
                 return;
             }
             self.waits = None;
@@ -149,7 +153,7 @@ impl World {
 
     fn free_blocks(&mut self) {
         for (pfn, order) in std::mem::take(&mut self.blocks) {
-            self.lab.step(OTHER, |mm, _, cx| mm.free(cx, pfn, order));
+            self.lab.step(OTHER, |mm, _, cx| mm.memory.free(cx, pfn, order));
         }
     }
 
@@ -162,10 +166,10 @@ impl World {
             }
             let at = usize::try_from(self.draws.below(self.blocks.len() as u64)).unwrap();
             let (pfn, order) = self.blocks.swap_remove(at);
-            self.lab.step(OTHER, |mm, _, cx| mm.free(cx, pfn, order));
+            self.lab.step(OTHER, |mm, _, cx| mm.memory.free(cx, pfn, order));
         } else {
             let request = AllocRequest::gfp_nowait(NodeId(0)).of_order(order);
-            let block = self.lab.step(OTHER, |mm, _, cx| mm.alloc(cx, &request));
+            let block = self.lab.step(OTHER, |mm, _, cx| mm.memory.alloc(cx, &request));
             self.blocks.extend(block.map(|pfn| (pfn, order)));
         }
     }
@@ -174,8 +178,8 @@ impl World {
     fn raise_marks(&mut self, order: Order) {
         let Some(spared) = &mut self.spared else { return };
         let mut ask = |boost| {
-            self.lab.mm.zones[ZoneIndex(0)].boost = boost;
-            self.lab.mm.compaction_suitable(ZoneIndex(0), order, ZoneKind::Movable, Urgency::Normal)
+            self.lab.mm.memory.zone_mut(ZoneIndex(0)).boost = boost;
+            self.lab.mm.memory.compaction_suitable(ZoneIndex(0), order, ZoneKind::Movable, Urgency::Normal)
         };
         let before = ask(0);
         let after = ask(self.draws.below(4) * 256);
@@ -205,8 +209,8 @@ impl World {
             Step::Block(wait) => panic!("{wait:?}"),
             Step::Done(compacted) => {
                 if let Some(pfn) = compacted.block {
-                    let order = self.lab.mm.frames.allocated(pfn).unwrap();
-                    self.lab.step(ME, |mm, _, cx| mm.free(cx, pfn, order));
+                    let order = self.lab.mm.memory.frames.allocated(pfn).unwrap();
+                    self.lab.step(ME, |mm, _, cx| mm.memory.free(cx, pfn, order));
                 }
                 self.compact = None;
             }

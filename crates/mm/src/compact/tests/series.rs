@@ -1,19 +1,19 @@
 //! Linux: none; the rules of the series of 5.1, each by itself ("Increase success rates and reduce latency of compaction").
 
+use memory::{
+    event::Event,
+    pageblock::{MigrateType, ZoneIndex},
+    step::Step,
+};
+use rules::variant::{CompactHugePages, Variant};
 use units::{Order, Pfn};
 
-use super::lab::{Lab, ME, rules};
-use super::{fixed::behind_huge_pages, random};
-use crate::{
-    Variant,
-    compact::{CompactControl, CompactPriority, DirectCompact},
-    memory::{
-        event::Event,
-        pageblock::{MigrateType, ZoneIndex},
-        step::Step,
-    },
-    rules::variant::CompactHugePages,
+use super::{
+    fixed::behind_huge_pages,
+    lab::{Lab, ME, rules},
+    random,
 };
+use crate::compact::{CompactControl, CompactPriority, DirectCompact};
 
 /// A switch of a variant.
 pub(super) type Switch = fn(&mut Variant) -> &mut bool;
@@ -110,7 +110,7 @@ fn a_pageblock_that_was_searched_to_its_end_is_marked_whatever_was_in_it() {
         let of_then = Variant { compact_marks_searched, ..rules("v5.0") };
         let (mut lab, _) = Lab::fragmented_every(16, of_then, 3);
         lab.compact_fast(Lab::request(), CompactPriority::SyncLight);
-        let blocks = &lab.mm.frames.blocks;
+        let blocks = &lab.mm.memory.frames.blocks;
         (0..8).filter(|n| blocks.skip(Pfn(n << 9))).count()
     };
     assert!(marked(true) > marked(false), "{} and {}", marked(true), marked(false));
@@ -156,7 +156,7 @@ fn a_search_for_frames_to_move_to_looks_at_one_block_of_a_list_before_5_14() {
         let (mut lab, mut control) = between(Variant { compact_looks_further, ..rules("v5.1") }, end, end);
         lab.mm.zone_compacts[ZoneIndex(0)].init_free = Some(end.plus(1));
         assert_eq!(lab.step(ME, |mm, _, cx| control.fast_isolate_freepages(mm, cx)), None);
-        let buddy = &lab.mm.zones()[0].buddy;
+        let buddy = &lab.mm.memory.zones()[0].buddy;
         let lists = (0..9).filter(|order| !buddy.area(Order(*order)).list(MigrateType::Movable).is_empty());
         (control.free_scanned, lists.count() as u64)
     };

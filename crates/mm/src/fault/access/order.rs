@@ -2,12 +2,10 @@
 //!
 //! In which order user code goes through a range: piece by piece, as the range's PMD entries have it.
 
+use memory::splitmix::mix;
 use units::Vpn;
 
-use crate::{
-    memory::splitmix::mix,
-    space::{page_table::Level, vma::PageRange},
-};
+use crate::space::{page_table::Level, vma::PageRange};
 
 /// Parts of a range that are as long, and as far from each other, all over it; the last one may be cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

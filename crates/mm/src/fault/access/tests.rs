@@ -1,18 +1,21 @@
 //! Visits in runs against a naive twin that goes page by page.
 
+use memory::{
+    cost::{Cause, LastCache, Latency, Prices, Spent, TlbEntries, Walk, Work, latency::Place, walk::Homes},
+    event::{Counters, Event},
+    primitive,
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, Frames, NodeId, Order as FrameOrder, Pfn, Picos, Time, Vpn};
 
 use super::{order::Order, *};
 use crate::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     fault::touch::Touch,
-    memory::{
-        cost::{Cause, LastCache, Latency, Prices, Spent, TlbEntries, Walk, Work, latency::Place, walk::Homes},
-        event::{Counters, Event},
-        primitive,
-    },
     numa::numa_hint::HintScan,
-    rules::variant::named,
     space::{address_space::MMAP_BASE, page_table::Pmd},
     thp::ThpEnabled,
 };
@@ -32,7 +35,7 @@ fn machine() -> Mm {
     let spec = MachineSpec { pageblock_order: FrameOrder::HUGE, max_order: FrameOrder(10), nodes };
     let settings = Settings { min_free_kbytes: 128, ..Settings::default() };
     let mut mm = Mm::new(&spec, *named("v6.1"), &settings);
-    mm.set_latency(latency());
+    mm.memory.set_latency(latency());
     mm
 }
 
@@ -183,9 +186,13 @@ impl World {
             return false;
         }
         self.with(|mm, space, cx| {
-            let own = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
+            let own = mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu()));
             // The base zero page is no frame of any node's; the huge one is.
-            let to = if pte.is_zero_page() && !pte.is_huge() { own } else { mm.nodes.place(mm.node_of(pte.pfn())) };
+            let to = if pte.is_zero_page() && !pte.is_huge() {
+                own
+            } else {
+                mm.memory.nodes().place(mm.memory.node_of(pte.pfn()))
+            };
             if pte.is_hinting() {
                 let Pmd::Table(table) = space.tables.pmd_of(vpn) else { unreachable!("a base page") };
                 primitive::page_fault(cx, vpn);
@@ -207,10 +214,10 @@ impl World {
                 Pmd::Table(table) => space.tables.frame(table),
                 _ => space.tables.pmd_frame(vpn).expect("it is mapped"),
             };
-            let homes = Homes { cpu: own, page: to, tables: mm.nodes.place(mm.node_of(table)) };
-            let price = match mm.latency.walked_visit(pattern, range, pte.is_huge()) {
-                Some(visit) => visit.price(&mm.latency, homes),
-                None => mm.latency.of_visit(cx.prices(), pattern, range, place),
+            let homes = Homes { cpu: own, page: to, tables: mm.memory.nodes().place(mm.memory.node_of(table)) };
+            let price = match mm.memory.latency().walked_visit(pattern, range, pte.is_huge()) {
+                Some(visit) => visit.price(mm.memory.latency(), homes),
+                None => mm.memory.latency().of_visit(cx.prices(), pattern, range, place),
             };
             cx.access(price, 1);
         });
@@ -229,7 +236,7 @@ fn runs_of_pages_come_to_what_each_page_comes_to() {
     for case in 0..150 {
         let mut world = World::new();
         if case % 2 == 0 {
-            world.mm.set_latency(walked());
+            world.mm.memory.set_latency(walked());
         }
         let pages = 1 + numbers.below(if case % 3 == 0 { 20 } else { 3000 });
         let range = world.populate(&mut numbers, pages);
@@ -277,9 +284,9 @@ fn a_walk_costs_what_the_node_of_the_table_costs() {
     let pages = 3 * AddressSpace::HUGE_PAGES;
     let far = |bind_tables: bool| {
         let mut world = World::new();
-        world.mm.set_latency(walked());
+        world.mm.memory.set_latency(walked());
         let range = world.with(|mm, space, cx| space.mmap(mm, cx, pages)).expect("there is room");
-        let bound = Mempolicy::Bind(crate::rules::mempolicy::NodeMask::of([NodeId(2)]));
+        let bound = Mempolicy::Bind(rules::mempolicy::NodeMask::of([NodeId(2)]));
         let touch = |world: &mut World, policy| {
             let mut touch = Touch::pages(range, fault::Access::Write).under(policy);
             while world.with(|mm, space, cx| touch.step(mm, space, cx, Time(u64::MAX))) == Step::More {}
@@ -291,9 +298,9 @@ fn a_walk_costs_what_the_node_of_the_table_costs() {
         }
         touch(&mut world, bound);
         let Pmd::Table(table) = world.space.tables.pmd_of(range.start) else { panic!("base pages") };
-        let node = world.mm.node_of(world.space.tables.frame(table));
+        let node = world.mm.memory.node_of(world.space.tables.frame(table));
         assert_eq!(node, NodeId(if bind_tables { 2 } else { 0 }));
-        assert_eq!(world.mm.node_of(world.space.tables.lookup(range.start).pfn()), NodeId(2));
+        assert_eq!(world.mm.memory.node_of(world.space.tables.lookup(range.start).pfn()), NodeId(2));
         let spent = world.spent;
         let mut accesses = Accesses::new(range.into(), Pattern::Random, Amount::Rounds(2), 1);
         let limits = Limits { horizon: Time(u64::MAX), until: Time(u64::MAX) };
@@ -312,7 +319,7 @@ fn one_access_takes_what_the_machine_says_of_its_two_nodes() {
     for (from, to) in (0..3_u32).flat_map(|from| (0..3).map(move |to| (from, to))) {
         world.cpu = CpuId(from * 2 + 1);
         let (before, spent) = (world.now, world.spent);
-        world.with(|mm, _, cx| mm.access(cx, Pfn(to * 8192 + 5), 7));
+        world.with(|mm, _, cx| mm.memory.access(cx, Pfn(to * 8192 + 5), 7));
         let figure = latency.load[from as usize][to as usize];
         assert_eq!(world.now.since(before).0, 7 * figure.0);
         let far = world.spent.on(Cause::RemoteMemory) - spent.on(Cause::RemoteMemory);
@@ -324,9 +331,9 @@ fn one_access_takes_what_the_machine_says_of_its_two_nodes() {
 #[test]
 fn on_a_flat_machine_an_access_takes_what_user_touch_says() {
     let mut world = World::new();
-    world.mm.set_latency(Latency::default());
+    world.mm.memory.set_latency(Latency::default());
     let before = world.now;
-    world.with(|mm, _, cx| mm.access(cx, Pfn(2 * 8192), 3));
+    world.with(|mm, _, cx| mm.memory.access(cx, Pfn(2 * 8192), 3));
     assert_eq!(world.now.since(before).0, 3 * prices().of(Work::UserTouch).0);
     assert_eq!(world.spent.on(Cause::RemoteMemory), Picos(0));
 }
@@ -334,7 +341,7 @@ fn on_a_flat_machine_an_access_takes_what_user_touch_says() {
 #[test]
 fn rounds_that_cost_nothing_end_with_their_time() {
     let mut world = World::new();
-    world.mm.set_latency(Latency::default());
+    world.mm.memory.set_latency(Latency::default());
     let range = world.with(|mm, space, cx| space.mmap(mm, cx, 3)).expect("there is room");
     let free = Prices::free();
     let mut accesses = Accesses::new(range.into(), Pattern::Random, Amount::Time(Picos(500)), 0);

@@ -2,6 +2,16 @@
 //!
 //! Visits to pages that are alike, as many as fit into what is left of the step.
 
+use memory::{
+    cost::{
+        AccessPrice, Cause,
+        latency::Place,
+        walk::{Homes, Visit},
+    },
+    cx::Cx,
+    primitive,
+    step::RUN,
+};
 use units::{Pfn, Picos, Time};
 
 use super::{Accesses, Alike, Amount, Met, Phase};
@@ -9,16 +19,6 @@ use crate::{
     Mm,
     fault::FaultControl,
     folio::pte::Pte,
-    memory::{
-        cost::{
-            AccessPrice, Cause,
-            latency::Place,
-            walk::{Homes, Visit},
-        },
-        cx::Cx,
-        primitive,
-        step::RUN,
-    },
     numa::numa_hint,
     space::{
         address_space::AddressSpace,
@@ -52,7 +52,7 @@ impl Units {
         match &self.prices {
             UnitPrices::ByNode(prices) => prices[usize::from(is_huge)][node],
             UnitPrices::Walked(visits) => {
-                visits[usize::from(is_huge)].price(&mm.latency, Homes { cpu: self.own, page: node, tables })
+                visits[usize::from(is_huge)].price(mm.memory.latency(), Homes { cpu: self.own, page: node, tables })
             }
         }
     }
@@ -62,7 +62,7 @@ impl Units {
     fn home(&self, mm: &Mm, table: impl FnOnce() -> Pfn) -> usize {
         match &self.prices {
             UnitPrices::ByNode(_) => self.own,
-            UnitPrices::Walked(_) => mm.nodes.place(mm.node_of(table())),
+            UnitPrices::Walked(_) => mm.memory.nodes().place(mm.memory.node_of(table())),
         }
     }
 }
@@ -76,33 +76,43 @@ pub(super) struct Round {
 
 impl Accesses {
     pub(super) fn units(&mut self, mm: &Mm, cx: &Cx) -> Units {
-        let own = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
+        let own = mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu()));
         let range = units::Frames(self.order.pages());
         let sizes = [false, true];
         let pattern = self.pattern;
-        let walked =
-            self.walked.get_or_insert_with(|| sizes.map(|is_huge| mm.latency.walked_visit(pattern, range, is_huge)));
+        let walked = self
+            .walked
+            .get_or_insert_with(|| sizes.map(|is_huge| mm.memory.latency().walked_visit(pattern, range, is_huge)));
         if let [Some(base), Some(huge)] = *walked {
             return Units { prices: UnitPrices::Walked([base, huge]), own };
         }
         let (is_flow, cpu) = (self.is_flow(mm), cx.cpu().0 as usize);
-        let cache_users = mm.beside.cache_users;
+        let cache_users = mm.memory.beside().cache_users;
         let of = |is_huge| {
             let unit = |to| {
-                let alone =
-                    mm.latency.of_visit(cx.prices(), pattern, range, Place { from: own, to, is_huge, cache_users });
-                if is_flow { with_turn(alone, mm.bandwidth.flows.turn(cpu, own, to)) } else { alone }
+                let alone = mm.memory.latency().of_visit(
+                    cx.prices(),
+                    pattern,
+                    range,
+                    Place { from: own, to, is_huge, cache_users },
+                );
+                if is_flow { with_turn(alone, mm.memory.flows().turn(cpu, own, to)) } else { alone }
             };
-            (0..mm.nodes.count()).map(unit).collect()
+            (0..mm.memory.nodes().count()).map(unit).collect()
         };
         Units { prices: UnitPrices::ByNode(sizes.map(of)), own }
     }
 
     /// A visit of a sweep to a page of a node that nobody else wants.
     fn alone(&self, mm: &Mm, cx: &Cx, to: usize) -> AccessPrice {
-        let from = mm.nodes.place(mm.node_of_cpu(cx.cpu()));
+        let from = mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu()));
         let range = units::Frames(self.order.pages());
-        mm.latency.of_visit(cx.prices(), self.pattern, range, Place { from, to, is_huge: false, cache_users: 1 })
+        mm.memory.latency().of_visit(
+            cx.prices(),
+            self.pattern,
+            range,
+            Place { from, to, is_huge: false, cache_users: 1 },
+        )
     }
 
     /// A round begins. If the last one was all of this step's and met no fault, others of this step take as long.
@@ -190,7 +200,7 @@ impl Accesses {
         if huge.used(self.stores()) != huge {
             space.tables.use_huge(self.next, self.stores());
         }
-        let node = mm.nodes.place(mm.node_of(huge.pfn()));
+        let node = mm.memory.nodes().place(mm.memory.node_of(huge.pfn()));
         let tables = units.home(mm, || space.tables.pmd_frame(self.next).expect("there is a huge page"));
         let unit = units.of(mm, true, node, tables);
         let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
@@ -309,7 +319,7 @@ impl Accesses {
         cx.access(unit, pages);
         if self.is_flow(mm) {
             let alone = self.alone(mm, cx, node).total();
-            mm.bandwidth.flows.note(cx.cpu().0 as usize, node, (pages, alone));
+            mm.memory.flows_mut().note(cx.cpu().0 as usize, node, (pages, alone));
         }
     }
 

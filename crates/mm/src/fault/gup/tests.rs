@@ -1,18 +1,18 @@
 //! Pins: which pages they bring in and keep, and for how long.
 
+use memory::{
+    cost::Prices,
+    event::{Counters, Event},
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Order};
 
 use super::*;
-use crate::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    memory::{
-        cost::Prices,
-        event::{Counters, Event},
-    },
-    rules::variant::named,
-    space::address_space::MMAP_BASE,
-    thp::ThpEnabled,
-};
+use crate::{space::address_space::MMAP_BASE, thp::ThpEnabled};
 
 /// One node of 32 MiB, and a process.
 struct World {

@@ -4,13 +4,11 @@
 //! Below the middle between both limits writers run free. Above it each sleeps so long after so many pages that together they
 //! dirty no more than the disk writes; at the hard limit they stop.
 
+use memory::{cx::Cx, frame::ControlId, lru_kind::LruKind, pageblock::ZoneIndex, step::Wait};
 use units::{NodeId, Picos, Time};
 
 use super::PageCache;
-use crate::{
-    Mm,
-    memory::{cx::Cx, frame::ControlId, lru_kind::LruKind, pageblock::ZoneIndex, step::Wait},
-};
+use crate::Mm;
 
 /// Ticks of a second, as in distribution kernels.
 const HZ: i64 = 250;
@@ -153,15 +151,15 @@ fn ilog2(n: i64) -> i64 {
 impl Mm {
     /// Memory of a node that could hold dirty pages (`node_dirtyable_memory`).
     fn node_dirtyable(&self, node: NodeId) -> u64 {
-        self.nodes[node].zones().map(|at| self.zone_dirtyable(at)).sum()
+        self.memory.node(node).zones().map(|at| self.zone_dirtyable(at)).sum()
     }
 
     fn zone_dirtyable(&self, at: ZoneIndex) -> u64 {
-        let zone = &self.zones[at];
+        let zone = self.memory.zone(at);
         let most = zone.protection.iter().copied().max().unwrap_or(0) + zone.marks.high.0;
         let reserve = most.min(zone.managed);
         let files = self.lru.zone_frames(at, LruKind::InactiveFile) + self.lru.zone_frames(at, LruKind::ActiveFile);
-        zone.buddy.free_frames().saturating_sub(reserve) + files
+        zone.free_frames().saturating_sub(reserve) + files
     }
 
     /// Is there room for another dirty page on a node (`node_dirty_ok`)?
@@ -173,14 +171,14 @@ impl Mm {
 
     /// Nodes, by a bit of their number, that hold as many dirty pages as they should.
     pub(super) fn nodes_full_of_dirty(&self) -> u64 {
-        let full = self.nodes.ids().filter(|node| !self.is_dirty_ok(*node));
+        let full = self.memory.nodes().ids().filter(|node| !self.is_dirty_ok(*node));
         full.fold(0, |bits, node| bits | 1 << (node.0 % u64::BITS))
     }
 
     /// How much is dirty, and how much may be (`domain_dirty_limits`).
     pub(super) fn dirty_limits(&self) -> Limits {
         let totals = self.cache.totals();
-        let avail: u64 = self.zones.indices().map(|zone| self.zone_dirtyable(zone)).sum::<u64>() + 1;
+        let avail: u64 = self.memory.zone_indices().map(|zone| self.zone_dirtyable(zone)).sum::<u64>() + 1;
         let part = |ratio: u64| i64::try_from(ratio * 4096 / 100 * avail / 4096).expect("pages");
         let thresh = part(self.cache.settings.dirty_ratio);
         let mut background = part(self.cache.settings.dirty_background_ratio);

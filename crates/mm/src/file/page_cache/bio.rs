@@ -8,14 +8,13 @@
 //! unmovable too. Whoever writes files back takes the largest vector, a page in slabs of order 3; a block of metadata has a bio
 //! of its own. They come and go with the disk's queue, and are asked for by those who must not wait for memory.
 
+use memory::{cx::Cx, slab::Cache};
+
 use super::{
     InodeId,
     dirty::{LOG, METADATA},
 };
-use crate::{
-    Mm,
-    memory::{cx::Cx, slab::Cache},
-};
+use crate::Mm;
 
 impl Mm {
     /// Pages were sent, in a request that is new or in the last one: the bios that they take, as far as there is memory.
@@ -42,7 +41,7 @@ impl Mm {
         };
         let wanted = std::iter::repeat_n(Cache::Bio, count as usize).chain(vector);
         for cache in wanted {
-            bios.extend(self.alloc_object(cx, cache));
+            bios.extend(self.memory.alloc_object(cx, cache));
         }
         self.cache.bios.push_back(bios);
     }
@@ -50,7 +49,7 @@ impl Mm {
     /// The disk is done with its oldest request.
     pub(super) fn free_bios(&mut self, cx: &mut Cx) {
         for object in self.cache.bios.pop_front().into_iter().flatten() {
-            self.free_object(cx, object);
+            self.memory.free_object(cx, object);
         }
     }
 }

@@ -2,19 +2,19 @@
 //! mpage_prepare_extent_to_map() and ext4_finish_bio() in fs/ext4 (v6.1).
 //! Differs: a page's interrupt is taken by the next task that looks; what could not be written is clean, as in ext4.
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::FrameFlag,
+    primitive,
+    step::{RUN, Wait},
+};
 use units::{NodeId, Order, Pfn, Time};
 
 use super::{InodeId, PageFlag};
 use crate::{
     Mm, Spaces,
     file::disk::Request,
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::FrameFlag,
-        primitive,
-        step::{RUN, Wait},
-    },
     space::{page_table::Level, spaces::Entry},
 };
 
@@ -52,7 +52,7 @@ impl Mm {
 
     /// A page for which a block is promised is dirty from now on (`folio_mark_dirty`).
     pub(crate) fn set_page_dirty(&mut self, cx: &mut Cx, head: Pfn) {
-        let ((id, index), marks) = self.cache.find(&self.frames, head).expect("it is in the cache");
+        let ((id, index), marks) = self.cache.find(&self.memory.frames, head).expect("it is in the cache");
         if marks.has(PageFlag::Dirty) {
             return;
         }
@@ -86,7 +86,7 @@ impl Mm {
         let Some((first, head)) = self.cache.inode(id).mapping.next_dirty(&self.cache.nodes, from) else {
             return Sent::None;
         };
-        if self.frames.has(head, FrameFlag::Locked) {
+        if self.memory.frames.has(head, FrameFlag::Locked) {
             return Sent::Locked(first, head);
         }
         let mut pages = 0;
@@ -110,13 +110,13 @@ impl Mm {
 
     /// Is the page of a file that this frame holds dirty?
     pub(crate) fn is_page_dirty(&self, head: Pfn) -> bool {
-        self.cache.place_of(&self.frames, head).is_some_and(|at| self.cache.has(at, PageFlag::Dirty))
+        self.cache.place_of(&self.memory.frames, head).is_some_and(|at| self.cache.has(at, PageFlag::Dirty))
     }
 
     fn may_send(&self, at: (InodeId, u64), head: Pfn) -> bool {
         self.cache.has(at, PageFlag::Dirty)
             && !self.cache.has(at, PageFlag::Writeback)
-            && !self.frames.has(head, FrameFlag::Locked)
+            && !self.memory.frames.has(head, FrameFlag::Locked)
     }
 
     /// A page is as it will be written: a task that stores to it again makes it dirty again (`folio_clear_dirty_for_io`).
@@ -133,8 +133,8 @@ impl Mm {
         if self.cache.inode_mut(id).blocks.add(index) {
             self.cache.ext4.note_allocated();
         }
-        if self.frames.keeps_contents() {
-            let content = self.frames.content(head);
+        if self.memory.frames.keeps_contents() {
+            let content = self.memory.frames.content(head);
             self.cache.inode_mut(id).set_content(index, content);
         }
         primitive::write_page_back(cx);
@@ -231,13 +231,13 @@ impl Mm {
         self.cache.balancing.written += 1;
         if request.failed {
             self.cache.inode_mut(request.of).has_failed = true;
-            if self.frames.keeps_contents() {
+            if self.memory.frames.keeps_contents() {
                 self.cache.inode_mut(request.of).set_content(index, !0);
             }
         }
         if self.cache.has(at, PageFlag::Reclaim) {
             self.cache.mark(at, PageFlag::Reclaim, false);
-            let is_idle = !self.frames.has(head, FrameFlag::Locked) && !self.cache.has(at, PageFlag::Dirty);
+            let is_idle = !self.memory.frames.has(head, FrameFlag::Locked) && !self.cache.has(at, PageFlag::Dirty);
             if is_idle {
                 self.lru_rotate(cx, head);
             }
@@ -261,20 +261,20 @@ impl Mm {
 
     /// When a page of a file is written, if it is being.
     pub(crate) fn written_by(&self, head: Pfn) -> Option<Time> {
-        let at = self.cache.place_of(&self.frames, head)?;
+        let at = self.cache.place_of(&self.memory.frames, head)?;
         self.cache.has(at, PageFlag::Writeback).then(|| self.cache.inode(at.0).written_by)
     }
 
     /// Waiting for a page that another task has locked: also until it is read.
     pub(crate) fn wait_on_page(&mut self, head: Pfn) -> Wait {
-        let reading = self.cache.place_of(&self.frames, head).and_then(|at| self.read_by(at));
+        let reading = self.cache.place_of(&self.memory.frames, head).and_then(|at| self.read_by(at));
         reading.map_or_else(|| self.wait_on_folio(head), disk_wait)
     }
 
     /// A copy takes the place of a page in its file: what is known of the page is known of the copy
     /// (`folio_migrate_mapping`).
     pub(crate) fn replace_page(&mut self, cx: &mut Cx, from: Pfn, to: Pfn) {
-        let (id, index) = self.cache.place_of(&self.frames, from).expect("a locked page stays in its file");
+        let (id, index) = self.cache.place_of(&self.memory.frames, from).expect("a locked page stays in its file");
         self.cache.replace((id, index), to);
         let [zone, other] = [from, to].map(|head| self.zone_position(head));
         let is_dirty = u64::from(self.cache.has((id, index), PageFlag::Dirty));
@@ -287,7 +287,7 @@ impl Mm {
 
     /// Frames of files by state, of all zones of a node.
     pub(crate) fn node_file_counts(&self, node: NodeId) -> super::FileCounts {
-        let its = self.nodes[node].zones();
+        let its = self.memory.node(node).zones();
         its.fold(super::FileCounts::default(), |sum, zone| {
             let counts = self.cache.counts[zone];
             super::FileCounts {
@@ -311,12 +311,12 @@ impl Mm {
 
     /// How often a page of the cache is mapped.
     pub(crate) fn file_mappings(&self, head: Pfn) -> u32 {
-        debug_assert_eq!(self.frames.allocated(head), Some(Order::BASE), "files have base pages");
+        debug_assert_eq!(self.memory.frames.allocated(head), Some(Order::BASE), "files have base pages");
         self.mappings_of(head)
     }
 }
 
 /// Waiting for the disk.
 pub(super) fn disk_wait(until: Time) -> Wait {
-    Wait::Io { until, cause: crate::memory::cost::Cause::Disk }
+    Wait::Io { until, cause: memory::cost::Cause::Disk }
 }

@@ -1,19 +1,16 @@
 //! Linux: drop_caches_sysctl_handler() in fs/drop_caches.c, invalidate_mapping_pages() in mm/truncate.c (v6.1).
 //! Differs: pages in batches of other CPUs go too.
 
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::FrameFlag,
+    step::{RUN, Step},
+};
 use units::Errno;
 
 use super::{InodeId, PageFlag, Slot};
-use crate::{
-    Mm,
-    folio::lru::Run,
-    memory::{
-        cx::Cx,
-        event::Event,
-        frame::FrameFlag,
-        step::{RUN, Step},
-    },
-};
+use crate::{Mm, folio::lru::Run};
 
 /// Dropping clean pages, dentries and inodes.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +82,7 @@ impl Mm {
 
     /// Is a page clean and not in use (`invalidate_inode_page`)? The journal of ext4 lets go of it if it can.
     pub(super) fn may_invalidate(&mut self, cx: &mut Cx, at: (InodeId, u64), head: units::Pfn) -> bool {
-        let is_busy = self.frames.has(head, FrameFlag::Locked) || self.file_mappings(head) > 0;
+        let is_busy = self.memory.frames.has(head, FrameFlag::Locked) || self.file_mappings(head) > 0;
         let marks = self.cache.inode(at.0).mapping.marks_of(&self.cache.nodes, at.1, head);
         let is_clean = marks.is_some_and(|marks| !marks.has(PageFlag::Dirty) && !marks.has(PageFlag::Writeback));
         !is_busy && is_clean && !self.is_kept_by_journal(cx, head)

@@ -21,20 +21,17 @@ use std::{
     ops::RangeInclusive,
 };
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    slab::{Cache, Object},
+    step::{Step, TICK},
+};
 use units::Bytes;
 
 use self::journal::Journal;
 use super::{InodeId, PageCache};
-use crate::{
-    Mm,
-    file::disk::DiskSpec,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        slab::{Cache, Object},
-        step::{Step, TICK},
-    },
-};
+use crate::{Mm, file::disk::DiskSpec};
 
 /// Blocks of a group, each of a page.
 const GROUP: u64 = 32_768;
@@ -235,7 +232,7 @@ impl Mm {
     pub(super) fn make_extent(&mut self, cx: &mut Cx, id: InodeId) -> Result<(), NoMemory> {
         let inode = self.cache.inode(id);
         if inode.extent.is_none() && inode.object.is_some() {
-            let extent = self.alloc_object(cx, Cache::ExtentStatus)?;
+            let extent = self.memory.alloc_object(cx, Cache::ExtentStatus)?;
             self.cache.inode_mut(id).extent = Some(extent);
         }
         Ok(())

@@ -3,6 +3,8 @@
 //! Differs: a private copy is allocated when the page is there; who waits for the disk lets go of the mmap lock and begins
 //! again.
 
+use memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Wait};
+use rules::gfp::AllocRequest;
 use units::{Order, Pfn, Vpn};
 
 use super::{InodeId, PageFlag, read::Window};
@@ -10,8 +12,6 @@ use crate::{
     Mm,
     fault::{Access, FaultDone},
     folio::pte::Pte,
-    memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Wait},
-    rules::gfp::AllocRequest,
     space::{
         address_space::AddressSpace,
         page_table::TableId,
@@ -177,8 +177,8 @@ pub(crate) fn copy_at_once(
     page: Pfn,
 ) -> Result<(), NoMemory> {
     mm.complete_disk_io(cx);
-    let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
-    let frame = mm.alloc(cx, &request)?;
+    let request = AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu()));
+    let frame = mm.memory.alloc(cx, &request)?;
     mm.read_ahead_of(map.file).hit();
     install_copy(mm, space, cx, At { table, vpn, map, index: map.index(vpn) }, (page, frame));
     Ok(())
@@ -197,7 +197,7 @@ fn map_around(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, vma: &Vma, at:
         let place = (at.map.inode, index);
         let Some(head) = mm.cache.page(place.0, index) else { continue };
         let is_ready = mm.cache.has(place, PageFlag::Uptodate) && !mm.cache.has(place, PageFlag::ReadAhead);
-        if !is_ready || mm.frames.has(head, FrameFlag::Locked) {
+        if !is_ready || mm.memory.frames.has(head, FrameFlag::Locked) {
             continue;
         }
         mm.read_ahead_of(at.map.file).hit();
@@ -219,8 +219,8 @@ fn map_page(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, head: Pf
 /// A store to a private mapping: a copy, which is anonymous memory from now on.
 fn copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, from: Pfn) -> FileWent {
     space.vmas.prepare_anon(at.vpn);
-    let request = AllocRequest::gfp_highuser_movable(mm.node_of_cpu(cx.cpu()));
-    match mm.alloc(cx, &request) {
+    let request = AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu()));
+    match mm.memory.alloc(cx, &request) {
         Ok(frame) => {
             install_copy(mm, space, cx, at, (from, frame));
             FileWent::Done(FaultDone::Handled)
@@ -231,7 +231,7 @@ fn copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, from: Pfn) -
 
 #[inline]
 fn install_copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, (from, frame): (Pfn, Pfn)) {
-    mm.copy(cx, from, frame, Order::BASE);
+    mm.memory.copy(cx, from, frame, Order::BASE);
     mm.map_new_folio(cx, frame, space.family, at.vpn, Order::BASE);
     if space.tables.pte(at.table, at.vpn).is_present() {
         primitive::flush_tlb_range(cx, 1);
@@ -249,7 +249,7 @@ impl Mm {
     #[inline]
     pub(crate) fn ready_page(&self, map: FileMap, vpn: Vpn) -> Option<Pfn> {
         let page = self.cache.ready_page(map.inode, map.index(vpn))?;
-        (!self.frames.has(page, FrameFlag::Locked)).then_some(page)
+        (!self.memory.frames.has(page, FrameFlag::Locked)).then_some(page)
     }
 
     /// A page is there: if it is the marked one, what to read ahead (`do_async_mmap_readahead`).

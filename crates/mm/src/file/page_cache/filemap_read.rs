@@ -2,13 +2,11 @@
 //! in mm/fadvise.c (v6.1; generic_file_buffered_read() in v4.20).
 //! Differs: who waits for the disk begins again with that page; the history in the cache (`try_context_readahead`) is not asked.
 
+use memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Step};
 use units::{Bytes, Errno, Pfn, Time};
 
 use super::{InodeId, PageFlag, dirty::disk_wait, read::Window, xfs::RETRY};
-use crate::{
-    Mm,
-    memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Step},
-};
+use crate::Mm;
 
 /// One read(2).
 #[derive(Clone, Debug)]
@@ -61,7 +59,7 @@ impl Read {
         let at = (self.id, index);
         // Nearly always the page is there, and nothing is to be done but to copy: one look at the tree says so.
         let ready = if self.window.is_none() { mm.cache.ready_page(self.id, index) } else { None };
-        if let Some(head) = ready.filter(|head| !mm.frames.has(*head, FrameFlag::Locked)) {
+        if let Some(head) = ready.filter(|head| !mm.memory.frames.has(*head, FrameFlag::Locked)) {
             return self.copy(mm, cx, head);
         }
         if self.window.is_none() && !self.is_alone {
@@ -92,8 +90,8 @@ impl Read {
         let index = self.at / Bytes::PAGE.0;
         let end = self.end.min((index + 1) * Bytes::PAGE.0);
         primitive::read_file(cx, Bytes(end - self.at));
-        if mm.frames.keeps_contents() {
-            mm.cache.balancing.seen = mm.frames.content(head);
+        if mm.memory.frames.keeps_contents() {
+            mm.cache.balancing.seen = mm.memory.frames.content(head);
         }
         if mm.read_ahead_of(self.file).note(index) {
             mm.mark_page_accessed(cx, head);

@@ -4,6 +4,13 @@
 
 use std::collections::VecDeque;
 
+use memory::{
+    cx::Cx,
+    frame::Holdings,
+    news::{Daemon, News},
+    primitive,
+    step::{Step, Wait},
+};
 use units::{NodeId, Picos, Time};
 
 use super::{
@@ -11,16 +18,7 @@ use super::{
     dirty::{Sent, disk_wait},
     xfs::{Fields, RETRY},
 };
-use crate::{
-    Mm, Spaces,
-    memory::{
-        cx::Cx,
-        frame::Holdings,
-        news::{Daemon, News},
-        primitive,
-        step::{Step, Wait},
-    },
-};
+use crate::{Mm, Spaces};
 
 const CENTISECOND: Picos = Picos::from_micros(10_000);
 
@@ -80,7 +78,7 @@ impl Mm {
     }
 
     pub(super) fn tell_flusher(&mut self) {
-        self.tell(News::Woken(Daemon::Flusher, NodeId(0)));
+        self.memory.tell(News::Woken(Daemon::Flusher, NodeId(0)));
     }
 
     /// `wb_start_background_writeback`.

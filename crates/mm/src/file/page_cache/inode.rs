@@ -3,6 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use memory::{
+    cx::Cx,
+    frame::{FamilyId, SegmentId},
+    slab::Object,
+};
+use rules::variant::InodeShrink;
 use units::{NodeId, Picos, Time};
 
 use super::{
@@ -10,16 +16,7 @@ use super::{
     mapping::Mapping,
     xfs::{ClusterId, Logged},
 };
-use crate::{
-    Mm,
-    memory::{
-        cx::Cx,
-        frame::{FamilyId, SegmentId},
-        slab::Object,
-    },
-    rules::variant::InodeShrink,
-    space::vma::FileMap,
-};
+use crate::{Mm, space::vma::FileMap};
 
 /// A file of the disk, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -348,7 +345,7 @@ impl Mm {
         let objects = [inode.object.take(), inode.log_item.take(), inode.extent.take(), inode.logged.take()];
         let security = inode.security.take();
         for object in objects.into_iter().chain([security]).flatten() {
-            self.free_object(cx, object);
+            self.memory.free_object(cx, object);
         }
     }
 
@@ -357,14 +354,14 @@ impl Mm {
     pub(super) fn rest_inode(&mut self, id: InodeId) {
         let inode = self.cache.inode(id);
         let (Some(object), false, None) = (inode.object, inode.is_used(), inode.idle_place) else { return };
-        let is_kept = match self.variant.inode_shrink {
+        let is_kept = match self.memory.variant().inode_shrink {
             InodeShrink::WithoutPages => !inode.mapping.is_shrinkable(),
             InodeShrink::TakesPages | InodeShrink::KeepsMany => inode.dirty_place.is_some(),
         };
         if is_kept || !inode.has_name {
             return;
         }
-        let node = self.node_of(object.slab());
+        let node = self.memory.node_of(object.slab());
         let place = self.cache.idle[node].push(id);
         self.cache.inode_mut(id).idle_place = Some((node, place));
     }

@@ -7,11 +7,11 @@
 
 mod node;
 
+use memory::{frame::NIL, slab::Object};
 use units::Pfn;
 
 use self::node::Node;
 pub(super) use self::node::Nodes;
-use crate::memory::{frame::NIL, slab::Object};
 
 const SHIFT: u32 = 6;
 const SLOTS: usize = 1 << SHIFT;

@@ -4,6 +4,14 @@
 
 use std::cmp::Reverse;
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    frame::Holdings,
+    primitive,
+    slab::{Cache, Object},
+    step::Step,
+};
 use units::Errno;
 
 use super::{
@@ -13,18 +21,7 @@ use super::{
     read::ReadAhead,
     xfs::{Building, Fields, Logged, Placed, RETRY},
 };
-use crate::{
-    Mm,
-    file::disk::Filesystem,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        frame::Holdings,
-        primitive,
-        slab::{Cache, Object},
-        step::Step,
-    },
-};
+use crate::{Mm, file::disk::Filesystem};
 
 /// Opening a file, or making it.
 #[derive(Clone, Debug)]
@@ -98,13 +95,13 @@ impl Opening {
             (&mut self.filp, Cache::Filp, false),
             (&mut self.dentry, Cache::Dentry, has[0]),
             (&mut self.inode, mm.cache.inode_cache(), has[1]),
-            (&mut self.security, Cache::LsmInode, has[1] || !mm.variant.lsm_inode_blob),
+            (&mut self.security, Cache::LsmInode, has[1] || !mm.memory.variant().lsm_inode_blob),
             (&mut self.log_item, item, has_item),
             (&mut self.vector, Fields::Core.cache(), !self.makes || !mm.cache.is_xfs()),
         ];
         for (got, cache, is_there) in wanted {
             if got.is_none() && !is_there {
-                *got = Some(mm.alloc_object(cx, cache)?);
+                *got = Some(mm.memory.alloc_object(cx, cache)?);
             }
         }
         Ok(())
@@ -170,7 +167,7 @@ impl Opening {
         });
         inode.opens += 1;
         for spare in [dentry, object, security, item].into_iter().flatten() {
-            mm.free_object(cx, spare);
+            mm.memory.free_object(cx, spare);
         }
         let object = self.filp.take().expect("got above");
         let open = Open { inode: id, object, has_descriptor: true, maps: 0, read_ahead: ReadAhead::default() };
@@ -193,7 +190,7 @@ impl Opening {
         let files = [self.filp.take(), self.dentry.take(), self.inode.take(), self.security.take()];
         let objects = files.into_iter().chain([self.log_item.take(), self.vector.take()]);
         for object in objects.flatten() {
-            mm.free_object(cx, object);
+            mm.memory.free_object(cx, object);
         }
         mm.give_up_building(cx, &mut self.building);
         mm.cache.ext4.give_number(self.number.take().unwrap_or(0));
@@ -237,7 +234,7 @@ impl Mm {
     fn put_file(&mut self, cx: &mut Cx, file: u32) -> Option<InodeId> {
         let open = self.cache.open[file as usize].take_if(|open| !open.has_descriptor && open.maps == 0)?;
         self.cache.free_files.push(Reverse(file));
-        self.free_object(cx, open.object);
+        self.memory.free_object(cx, open.object);
         self.cache.inode_mut(open.inode).opens -= 1;
         self.let_go_of(open.inode)
     }
@@ -257,7 +254,7 @@ impl Mm {
             self.cache.dentries[node].remove(place);
         }
         if let Some(dentry) = self.cache.inode_mut(id).dentry.take() {
-            self.free_object(cx, dentry);
+            self.memory.free_object(cx, dentry);
         }
     }
 
@@ -275,7 +272,7 @@ impl Mm {
         }
         match (inode.dentry, inode.dentry_place) {
             (Some(dentry), None) => {
-                let node = self.node_of(dentry.slab());
+                let node = self.memory.node_of(dentry.slab());
                 let place = self.cache.dentries[node].push(id);
                 let inode = self.cache.inode_mut(id);
                 (inode.dentry_place, inode.is_dentry_used) = (Some((node, place)), false);

@@ -1,6 +1,7 @@
 //! Linux: the system calls on files in fs/open.c, fs/read_write.c, fs/namei.c, fs/sync.c, and fs/drop_caches.c (v6.1).
 //! Differs: descriptors are the machine's, not a process's.
 
+use memory::{cx::Cx, frame::Holdings, primitive, step::Step};
 use units::{Bytes, Errno, Time};
 
 use super::{
@@ -11,10 +12,7 @@ use super::{
     sync::{Sync, SyncAll},
     write::Write,
 };
-use crate::{
-    Mm, Spaces,
-    memory::{cx::Cx, frame::Holdings, primitive, step::Step},
-};
+use crate::{Mm, Spaces};
 
 /// A system call on files.
 #[derive(Clone, Debug)]

@@ -4,14 +4,12 @@
 
 use std::ops::Range;
 
+use memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive};
+use rules::gfp::AllocRequest;
 use units::{Order, Pfn};
 
 use super::{InodeId, PageFlag};
-use crate::{
-    Mm,
-    memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive},
-    rules::gfp::AllocRequest,
-};
+use crate::Mm;
 
 /// The largest window, in pages.
 // VM_READAHEAD_PAGES, include/linux/mm.h (v6.1): 128 KiB.
@@ -169,7 +167,7 @@ impl Mm {
             let index = window.pages.start;
             if self.cache.page(id, index).is_none() {
                 let request = AllocRequest { no_retry: true, ..self.page_cache_request(cx, false) };
-                let head = match self.make_place(cx, id, index).and_then(|()| self.alloc(cx, &request)) {
+                let head = match self.make_place(cx, id, index).and_then(|()| self.memory.alloc(cx, &request)) {
                     Ok(head) => head,
                     Err(NoMemory::Asked) => return Err(NoMemory::Asked),
                     Err(NoMemory::Refused) => {
@@ -197,7 +195,7 @@ impl Mm {
         } else {
             let request = self.page_cache_request(cx, false);
             self.make_place(cx, id, index)?;
-            let head = self.alloc(cx, &request)?;
+            let head = self.memory.alloc(cx, &request)?;
             self.add_page(cx, (id, index), head, true);
             head
         };
@@ -207,13 +205,13 @@ impl Mm {
 
     /// A locked page gets what its block holds when the disk has read it; a hole is zeroes, at once.
     fn read_page(&mut self, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn) {
-        debug_assert!(self.frames.has(head, FrameFlag::Locked), "a page is read under its lock");
+        debug_assert!(self.memory.frames.has(head, FrameFlag::Locked), "a page is read under its lock");
         if self.cache.inode(id).blocks.has(index) {
             primitive::read_file_page(cx);
             self.fill_from_disk((id, index), head);
             self.submit_request(cx, id, (index, 1), false);
         } else {
-            self.clear(cx, head, Order::BASE);
+            self.memory.clear(cx, head, Order::BASE);
             self.cache.mark((id, index), PageFlag::Uptodate, true);
             self.unlock_folio(cx, head);
         }

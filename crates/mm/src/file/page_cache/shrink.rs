@@ -3,16 +3,12 @@
 //! Differs: inodes are freed without having been marked as used before; pages that go with an inode are not counted
 //! (`pginodesteal`, `kswapd_inodesteal`).
 
+use memory::{cx::Cx, event::Event, step::RUN};
+use rules::variant::InodeShrink;
 use units::NodeId;
 
 use super::InodeId;
-use crate::{
-    Mm,
-    folio::lru::Run,
-    memory::{cx::Cx, event::Event, step::RUN},
-    reclaim::shrinker::asked_when_dropping,
-    rules::variant::InodeShrink,
-};
+use crate::{Mm, folio::lru::Run, reclaim::shrinker::asked_when_dropping};
 
 /// Inodes that are still to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +74,7 @@ impl Mm {
         while left.inodes > 0 {
             let id = self.cache.idle[node].first()?;
             let pages = self.cache.inode(id).mapping.folios;
-            let is_kept = self.variant.inode_shrink == InodeShrink::KeepsMany && pages > 1;
+            let is_kept = self.memory.variant().inode_shrink == InodeShrink::KeepsMany && pages > 1;
             if !is_kept
                 && pages > 0
                 && let Some(from) = self.invalidate_some(cx, id, left.from)
@@ -127,11 +123,11 @@ impl Mm {
 
     /// All of them (`drop_slab`). The objects asked for are counted where they are in proportion to pages.
     pub(super) fn drop_slab(&mut self, cx: &mut Cx) {
-        for node in self.nodes.ids().collect::<Vec<_>>() {
+        for node in self.memory.nodes().ids().collect::<Vec<_>>() {
             // Bound: a dentry that was used goes at the second time.
             for _ in 0..2 {
                 let dentries = self.cache.dentries[node].len();
-                if self.variant.slab_by_scanned {
+                if self.memory.variant().slab_by_scanned {
                     cx.count(Event::SlabsScanned, asked_when_dropping(self.count_idle_inodes(node)));
                 }
                 self.prune_dentries(cx, node, dentries);

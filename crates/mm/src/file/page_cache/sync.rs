@@ -2,6 +2,11 @@
 //! Differs: with XFS the log is one block, written when the file's pages are; with ext4 that block ends the transaction, which
 //! is sent by whoever waits for it. sync(2) looks every tick how far the flusher has come.
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    step::{Step, TICK},
+};
 use units::Errno;
 
 use super::{
@@ -9,14 +14,7 @@ use super::{
     dirty::{JOURNAL, Sent, disk_wait},
     xfs::RETRY,
 };
-use crate::{
-    Mm, Spaces,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        step::{Step, TICK},
-    },
-};
+use crate::{Mm, Spaces};
 
 /// One fsync(2).
 #[derive(Clone, Copy, Debug)]

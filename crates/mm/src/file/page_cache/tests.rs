@@ -5,22 +5,26 @@ mod ext4;
 mod random;
 mod xfs;
 
+use memory::{
+    alloc::NoMemory,
+    cost::Prices,
+    event::{Counters, Event},
+    frame::SpaceId,
+    news::Daemon,
+    step::{Step, Wait},
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{InodeShrink, Variant, named},
+    zone::ZoneKind,
+};
 use units::{Bytes, BytesPerSecond, CpuId, Errno, NodeId, Picos, Time};
 
 use super::*;
 use crate::{
-    MachineSpec, NodeSpec, Spaces, ZoneKind, ZoneSpec,
+    Spaces,
     fault::{Access, FaultDone, touch::Touch},
     file::disk::{DiskMedium, Filesystem},
-    memory::{
-        alloc::NoMemory,
-        cost::Prices,
-        event::{Counters, Event},
-        frame::SpaceId,
-        news::Daemon,
-        step::{Step, Wait},
-    },
-    rules::variant::{InodeShrink, Variant, named},
     slow::Supply,
     space::address_space::{AddressSpace, MMAP_BASE},
     whole::check,
@@ -48,7 +52,7 @@ struct Lab {
 trait Operate {
     type Out;
     fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Self::Out>;
-    fn holdings(&self, spaces: &Spaces) -> crate::memory::frame::Holdings;
+    fn holdings(&self, spaces: &Spaces) -> memory::frame::Holdings;
 }
 
 impl Operate for FileOperation {
@@ -56,7 +60,7 @@ impl Operate for FileOperation {
     fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Self::Out> {
         self.step(mm, spaces, cx, cx.now())
     }
-    fn holdings(&self, _: &Spaces) -> crate::memory::frame::Holdings {
+    fn holdings(&self, _: &Spaces) -> memory::frame::Holdings {
         self.holdings()
     }
 }
@@ -70,7 +74,7 @@ impl Operate for Touching {
         let horizon = self.2.unwrap_or(cx.now());
         self.1.step(mm, spaces.get_mut(self.0).unwrap(), cx, horizon)
     }
-    fn holdings(&self, spaces: &Spaces) -> crate::memory::frame::Holdings {
+    fn holdings(&self, spaces: &Spaces) -> memory::frame::Holdings {
         self.1.holdings(spaces.get(self.0).unwrap())
     }
 }
@@ -82,17 +86,17 @@ impl Operate for Block {
     type Out = bool;
     fn step(&mut self, mm: &mut Mm, _: &mut Spaces, cx: &mut Cx) -> Step<bool> {
         let order = Order(self.0);
-        match mm.alloc(cx, &AllocRequest::gfp_kernel(NodeId(0)).of_order(order)) {
+        match mm.memory.alloc(cx, &AllocRequest::gfp_kernel(NodeId(0)).of_order(order)) {
             Ok(block) => {
-                mm.free(cx, block, order);
+                mm.memory.free(cx, block, order);
                 Step::Done(true)
             }
             Err(NoMemory::Asked) => Step::More,
             Err(NoMemory::Refused) => Step::Done(false),
         }
     }
-    fn holdings(&self, _: &Spaces) -> crate::memory::frame::Holdings {
-        crate::memory::frame::Holdings::default()
+    fn holdings(&self, _: &Spaces) -> memory::frame::Holdings {
+        memory::frame::Holdings::default()
     }
 }
 
@@ -113,7 +117,7 @@ impl Lab {
         let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(10), nodes: vec![node] };
         let settings = Settings { min_free_kbytes: 64, watermark_boost_factor, ..Settings::default() };
         let mut mm = Mm::new(&machine, rules, &settings);
-        mm.frames.keep_contents(DIRT);
+        mm.memory.frames.keep_contents(DIRT);
         let bandwidth = BytesPerSecond::new(Bytes::mib(100)).unwrap();
         let medium = if seed.is_multiple_of(2) { DiskMedium::Memory } else { DiskMedium::Queue };
         let filesystem = if seed & 2 == 0 { Filesystem::Ext4 } else { Filesystem::Xfs };
@@ -148,13 +152,13 @@ impl Lab {
 
     /// Whoever was woken, or whose time has come.
     fn run_daemons(&mut self) {
-        for node in self.mm.take_woken(Daemon::Kswapd) {
+        for node in self.mm.memory.take_woken(Daemon::Kswapd) {
             self.daemons[node.0 as usize] = Some(self.now);
         }
-        if !self.mm.take_woken(Daemon::Flusher).is_empty() {
+        if !self.mm.memory.take_woken(Daemon::Flusher).is_empty() {
             self.daemons[1] = Some(self.now);
         }
-        if !self.mm.take_woken(Daemon::Kcompactd).is_empty() {
+        if !self.mm.memory.take_woken(Daemon::Kcompactd).is_empty() {
             self.daemons[2] = Some(self.now);
         }
         for at in 0..3 {
@@ -178,10 +182,10 @@ impl Lab {
                 Step::Done(()) => unreachable!(),
             };
         }
-        let _ = self.mm.take_unlocked();
+        let _ = self.mm.memory.take_unlocked();
     }
 
-    fn check(&mut self, holdings: crate::memory::frame::Holdings) {
+    fn check(&mut self, holdings: memory::frame::Holdings) {
         self.steps += 1;
         if !self.steps.is_multiple_of(self.walks) {
             return;
@@ -216,19 +220,19 @@ impl Lab {
             };
             self.now = cx.now();
             if let Step::Done(out) = step {
-                self.check(crate::memory::frame::Holdings::default());
+                self.check(memory::frame::Holdings::default());
                 return out;
             }
             self.check(what.holdings(&self.spaces));
             match step {
                 Step::Block(wait @ (Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. })) => {
-                    let _ = self.mm.take_passed();
+                    let _ = self.mm.memory.take_passed();
                     let is_stall = matches!(wait, Wait::Pass { .. });
                     self.stalls[0] += u64::from(is_stall);
                     // Others run meanwhile.
                     while self.now < until {
                         self.run_daemons();
-                        if !self.mm.take_passed().is_empty() && is_stall {
+                        if !self.mm.memory.take_passed().is_empty() && is_stall {
                             self.stalls[1] += 1;
                             break;
                         }
@@ -285,7 +289,7 @@ impl Lab {
     }
 
     fn content(&self, file: u32, page: u64) -> u64 {
-        self.mm.frames.content(self.mm.file_page(self.mm.inode_of(file).unwrap(), page).unwrap())
+        self.mm.memory.frames.content(self.mm.file_page(self.mm.inode_of(file).unwrap(), page).unwrap())
     }
 
     fn with_space<T>(&mut self, body: impl FnOnce(&mut Mm, &mut AddressSpace, &mut Cx) -> T) -> T {
@@ -311,10 +315,10 @@ impl Lab {
             if !pte.is_present() || (access == Access::Write && !pte.is_writable()) {
                 continue;
             }
-            let found = self.mm.frames.content(pte.pfn());
+            let found = self.mm.memory.frames.content(pte.pfn());
             if access == Access::Write {
                 self.mm.cache.balancing.tags += 1;
-                self.mm.frames.store(pte.pfn(), self.mm.cache.balancing.tags);
+                self.mm.memory.frames.store(pte.pfn(), self.mm.cache.balancing.tags);
             }
             self.with_space(|mm, space, cx| space.munmap(mm, cx, range)).unwrap();
             return Some(found);
@@ -323,10 +327,10 @@ impl Lab {
 }
 
 /// Objects of a kind that are in use.
-fn used(lab: &Lab, cache: crate::memory::slab::Cache) -> usize {
-    let is_it = |object: &crate::memory::slab::Object| {
-        let frame = lab.mm.frames.get(object.slab());
-        matches!(frame, crate::memory::frame::Frame::Slab(slab) if slab.cache == cache)
+fn used(lab: &Lab, cache: memory::slab::Cache) -> usize {
+    let is_it = |object: &memory::slab::Object| {
+        let frame = lab.mm.memory.frames.get(object.slab());
+        matches!(frame, memory::frame::Frame::Slab(slab) if slab.cache == cache)
     };
     lab.mm.cache.objects().filter(is_it).count()
 }
@@ -442,7 +446,8 @@ fn reclaimed_files_leave_their_slabs_when_asked() {
 /// Files of one page and files of three that stay when dentries have gone and all inodes were looked at once, and their pages.
 fn kept_by(rule: InodeShrink) -> (usize, usize, usize) {
     let mut lab = Lab::new(2048, 1, 500);
-    lab.mm.variant.inode_shrink = rule;
+    let rules = Variant { inode_shrink: rule, ..*lab.mm.memory.variant() };
+    lab.mm.memory.set_variant(rules).unwrap();
     for number in 0..20 {
         let file = lab.create(&format!("{number}"));
         for page in 0..if number < 10 { 1 } else { 3 } {
@@ -457,7 +462,7 @@ fn kept_by(rule: InodeShrink) -> (usize, usize, usize) {
         mm.shrink_dentries(cx, NodeId(0), 40);
         mm.prune_inodes(cx, NodeId(0), shrink::LeftOfInodes::all(20));
     });
-    lab.check(crate::memory::frame::Holdings::default());
+    lab.check(memory::frame::Holdings::default());
     let inodes = |pages: u64| {
         let its = lab.mm.cache.inodes.iter().flatten().filter(move |inode| inode.pages() == pages);
         its.filter(|inode| inode.object.is_some()).count()
@@ -500,9 +505,9 @@ fn copied(horizon: Option<Time>) -> (Time, Counters, Vec<u64>) {
     };
     for at in 0..300 {
         assert_ne!(Some(frame(at)), lab.mm.file_page(lab.mm.inode_of(file).unwrap(), at), "it is a copy");
-        assert_eq!(lab.mm.frames.content(frame(at)), lab.content(file, at), "of that page");
+        assert_eq!(lab.mm.memory.frames.content(frame(at)), lab.content(file, at), "of that page");
     }
-    let contents = (0..300).map(|at| lab.mm.frames.content(frame(at))).collect();
+    let contents = (0..300).map(|at| lab.mm.memory.frames.content(frame(at))).collect();
     (lab.now, lab.counters, contents)
 }
 

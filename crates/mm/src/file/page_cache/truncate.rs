@@ -1,17 +1,17 @@
 //! Linux: truncate_inode_pages_range() in mm/truncate.c, evict() in fs/inode.c, unmap_mapping_pages() in mm/memory.c (v6.1).
 //! Differs: mappings of a page go just before it does; pages are not cut in the middle.
 
+use memory::{
+    cx::Cx,
+    primitive::{self, TlbFlush},
+    step::{RUN, Step, Wait},
+};
 use units::{Bytes, Pfn};
 
 use super::{InodeId, dirty::disk_wait};
 use crate::{
     Mm, Spaces,
     folio::{lru::Run, pte::Pte},
-    memory::{
-        cx::Cx,
-        primitive::{self, TlbFlush},
-        step::{RUN, Step, Wait},
-    },
     space::{page_table::Level, spaces::Entry},
 };
 

@@ -1,19 +1,17 @@
 //! Linux: generic_perform_write() in mm/filemap.c, ext4_da_write_begin() and ext4_da_write_end() in fs/ext4/inode.c (v6.1).
 //! Differs: no lock of the inode; where a part of a page is written that the disk has, that page is read alone.
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    frame::{FrameFlag, Held, Holdings},
+    primitive,
+    step::{Step, TICK, Wait},
+};
 use units::{Bytes, Errno, Order, Pfn, Time};
 
 use super::{InodeId, PageFlag, dirty::disk_wait, xfs::RETRY};
-use crate::{
-    Mm,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        frame::{FrameFlag, Held, Holdings},
-        primitive,
-        step::{Step, TICK, Wait},
-    },
-};
+use crate::Mm;
 
 /// One write(2).
 #[derive(Clone, Debug)]
@@ -121,9 +119,9 @@ impl Write {
         }
         let request = mm.page_cache_request(cx, true);
         let full = mm.nodes_full_of_dirty();
-        match mm.alloc_beside(cx, &request, full) {
+        match mm.memory.alloc_beside(cx, &request, full) {
             Ok(head) => {
-                mm.isolate(cx, head, Order::BASE);
+                mm.memory.isolate(cx, head, Order::BASE);
                 Next::Phase(Phase::Insert(head))
             }
             Err(no) => Next::Without(no),
@@ -133,13 +131,13 @@ impl Write {
     fn insert(&self, mm: &mut Mm, cx: &mut Cx, held: Pfn) -> Next {
         if mm.cache.page(self.id, self.index()).is_some() {
             // Another task was faster.
-            mm.free(cx, held, Order::BASE);
+            mm.memory.free(cx, held, Order::BASE);
             return Next::Phase(Phase::Page);
         }
         if let Err(no) = mm.make_place(cx, self.id, self.index()) {
             return Next::Without(no);
         }
-        mm.assert_isolated(cx, held, Order::BASE);
+        mm.memory.assert_isolated(cx, held, Order::BASE);
         mm.add_page(cx, (self.id, self.index()), held, false);
         Next::Phase(Phase::Locked)
     }
@@ -185,7 +183,7 @@ impl Write {
     /// Frees what it holds, and lets go of the page.
     pub(super) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Page) {
-            Phase::Insert(held) => mm.free(cx, held, Order::BASE),
+            Phase::Insert(held) => mm.memory.free(cx, held, Order::BASE),
             Phase::Locked => {
                 let head = mm.cache.page(self.id, self.index()).expect("a locked page stays");
                 mm.unlock_folio(cx, head);
@@ -214,13 +212,13 @@ impl Mm {
         let before = before.min(Time(next_tick * TICK.0));
         let Some(span) = before.0.checked_sub(cx.now().0 + 1).filter(|_| in_page > 0) else { return 0 };
         let is_there = self.cache.inode(id).mapping.is_written(&self.cache.nodes, index);
-        if !is_there || self.frames.has(head, FrameFlag::Locked) || !self.cache.runs_free(cx.control()) {
+        if !is_there || self.memory.frames.has(head, FrameFlag::Locked) || !self.cache.runs_free(cx.control()) {
             return 0;
         }
         let each = primitive::write_again_price(cx, Bytes(block));
         let n = span.checked_div(each.0).map_or(in_page, |most| most.min(in_page));
         primitive::write_again(cx, Bytes(block), n);
-        if self.frames.keeps_contents() && n > 0 {
+        if self.memory.frames.keeps_contents() && n > 0 {
             self.cache.balancing.tags += n - 1;
             self.store_tag(head);
         }
@@ -231,7 +229,7 @@ impl Mm {
 
     /// The wait for a page that another task works on, or that is being read.
     pub(super) fn wait_for_page(&mut self, at: (InodeId, u64), head: Pfn) -> Option<Wait> {
-        if !self.frames.has(head, FrameFlag::Locked) {
+        if !self.memory.frames.has(head, FrameFlag::Locked) {
             return None;
         }
         Some(self.read_by(at).map_or_else(|| self.wait_on_folio(head), disk_wait))
@@ -239,17 +237,17 @@ impl Mm {
 
     /// A page that is being read holds what its block holds.
     pub(super) fn fill_from_disk(&mut self, (id, index): (InodeId, u64), head: Pfn) {
-        if self.frames.keeps_contents() {
+        if self.memory.frames.keeps_contents() {
             let content = self.cache.inode(id).content(index);
-            self.frames.store(head, content);
+            self.memory.frames.store(head, content);
         }
     }
 
     /// Stores a content that no other page has: for tests.
     fn store_tag(&mut self, head: Pfn) {
-        if self.frames.keeps_contents() {
+        if self.memory.frames.keeps_contents() {
             self.cache.balancing.tags += 1;
-            self.frames.store(head, self.cache.balancing.tags);
+            self.memory.frames.store(head, self.cache.balancing.tags);
         }
     }
 }

@@ -12,6 +12,20 @@ mod log;
 
 use std::collections::BTreeMap;
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    frame::{Frame, Held},
+    list_order::Ordered,
+    per_node::PerNode,
+    primitive,
+    slab::{Cache, Object},
+    step::Step,
+};
+use rules::{
+    gfp::{AllocRequest, Mobility},
+    machine::MachineSpec,
+};
 use units::{NodeId, Order, Pfn, Picos, Time};
 
 use self::log::Log;
@@ -21,18 +35,8 @@ use super::{
     dirty::{METADATA_PAGES, disk_wait},
 };
 use crate::{
-    MachineSpec, Mm, PerNode,
+    Mm,
     file::disk::{DiskSpec, Filesystem},
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        frame::{Frame, Held},
-        list_order::Ordered,
-        primitive,
-        slab::{Cache, Object},
-        step::Step,
-    },
-    rules::gfp::{AllocRequest, Mobility},
 };
 
 /// Inodes of 512 bytes in a cluster of 16 KiB (`xfs_icluster_size_fsb`; mkfs.xfs of 2018 makes version 5).
@@ -228,12 +232,12 @@ impl Mm {
     /// Gets what a buffer is made of, as far as memory goes.
     fn build(&mut self, cx: &mut Cx, building: &mut Building) -> Result<(), NoMemory> {
         if building.object.is_none() {
-            building.object = Some(self.alloc_object(cx, Cache::XfsBuf)?);
+            building.object = Some(self.memory.alloc_object(cx, Cache::XfsBuf)?);
         }
         // Bound: the pages of a buffer.
         while building.pages.len() < PAGES {
-            let pfn = self.alloc(cx, &AllocRequest::gfp_kernel(self.node_of_cpu(cx.cpu())))?;
-            self.isolate(cx, pfn, Order::BASE);
+            let pfn = self.memory.alloc(cx, &AllocRequest::gfp_kernel(self.memory.node_of_cpu(cx.cpu())))?;
+            self.memory.isolate(cx, pfn, Order::BASE);
             building.pages.push(pfn);
         }
         Ok(())
@@ -242,10 +246,10 @@ impl Mm {
     /// Gives up what was got for a buffer.
     pub(super) fn give_up_building(&mut self, cx: &mut Cx, building: &mut Building) {
         for pfn in building.pages.drain(..) {
-            self.free(cx, pfn, Order::BASE);
+            self.memory.free(cx, pfn, Order::BASE);
         }
         if let Some(object) = building.object.take() {
-            self.free_object(cx, object);
+            self.memory.free_object(cx, object);
         }
     }
 
@@ -264,11 +268,11 @@ impl Mm {
         self.build(cx, building)?;
         let pages: Vec<Pfn> = building.pages.drain(..).collect();
         for pfn in &pages {
-            self.assert_isolated(cx, *pfn, Order::BASE);
-            self.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Unmovable });
+            self.memory.assert_isolated(cx, *pfn, Order::BASE);
+            self.memory.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Unmovable });
         }
         let object = building.object.take().expect("it is built");
-        let node = self.node_of(pages[0]);
+        let node = self.memory.node_of(pages[0]);
         let read_by = if is_read { self.submit_metadata(cx, of, false) } else { cx.now() };
         let place = self.cache.xfs.lru[node].push(id);
         let pages = pages.try_into().expect("as many as a buffer has");
@@ -332,9 +336,9 @@ impl Mm {
             }
             let Buffer { object, pages, .. } = cluster.buffer.take().expect("found above");
             for pfn in pages {
-                self.free(cx, pfn, Order::BASE);
+                self.memory.free(cx, pfn, Order::BASE);
             }
-            self.free_object(cx, object);
+            self.memory.free_object(cx, object);
         }
     }
 }

@@ -2,21 +2,19 @@
 //! mm/swap.c (v5.8 to v6.1).
 //! Differs: rotations are not collected in batches.
 
+use memory::{
+    cost::{Cause, Work},
+    cx::Cx,
+    event::Event,
+    frame::{FrameFlag, Held},
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+};
+use rules::zone::ZoneKind;
 use units::{CpuId, NodeId, Order, Pfn};
 
 use super::RUN_MAX;
-use crate::{
-    Mm,
-    memory::{
-        cost::{Cause, Work},
-        cx::Cx,
-        event::Event,
-        frame::{FrameFlag, Held},
-        lru_kind::LruKind,
-        pageblock::ZoneIndex,
-    },
-    rules::zone::ZoneKind,
-};
+use crate::Mm;
 
 /// Folios that were taken off a list together, to be looked at.
 #[derive(Clone, Debug)]
@@ -76,15 +74,15 @@ impl Mm {
             let Some(head) = self.lru.lruvecs[lruvec].lists[kind as usize].last().filter(|_| took < most) else {
                 break;
             };
-            let order = self.frames.allocated(head).expect("it is on an LRU list");
+            let order = self.memory.frames.allocated(head).expect("it is on an LRU list");
             let frames = u64::from(order.frames());
             met += frames;
             moves += 1;
-            if self.zones[self.zone_position(head)].kind > highest {
+            if self.memory.zone(self.zone_position(head)).kind > highest {
                 self.lru.lruvecs[lruvec].note_move(kind);
                 let list = &mut self.lru.lruvecs[lruvec].lists[kind as usize];
-                list.remove(self.frames.threads(), head);
-                list.push_head(self.frames.threads(), head);
+                list.remove(self.memory.frames.threads(), head);
+                list.push_head(self.memory.frames.threads(), head);
                 continue;
             }
             self.isolate_lru(head);
@@ -108,11 +106,12 @@ impl Mm {
         }
         self.lru.lruvecs[lruvec].lock.acquire(cx, Cause::LruLock);
         for Held { pfn: head, order } in folios.iter() {
-            if self.frames.has(head, FrameFlag::Dropped) {
+            if self.memory.frames.has(head, FrameFlag::Dropped) {
                 self.end_isolation(head);
                 lost.push(head, order);
             } else {
-                let (is_file, is_active) = (self.frames.is_file(head), self.frames.has(head, FrameFlag::Active));
+                let (is_file, is_active) =
+                    (self.memory.frames.is_file(head), self.memory.frames.has(head, FrameFlag::Active));
                 let rotated = if is_active { u64::from(order.frames()) } else { 0 };
                 self.lru.lruvecs[lruvec].recent[usize::from(is_file)].rotated += rotated;
                 self.putback_lru(head, is_active);
@@ -140,8 +139,8 @@ impl Mm {
         lruvec.recent[0].note((tails.len() + unmapped) as u64, is_active);
         lruvec.note_move(kind);
         for tail in tails {
-            self.frames.mark(*tail, FrameFlag::OnLru, true);
-            lruvec.lists[kind as usize].push_tail(self.frames.threads(), *tail);
+            self.memory.frames.mark(*tail, FrameFlag::OnLru, true);
+            lruvec.lists[kind as usize].push_tail(self.memory.frames.threads(), *tail);
         }
         lruvec.lock.release(cx, Cause::LruLock);
         self.lru.zones[zone].frames[kind as usize] += tails.len() as u64;
@@ -156,47 +155,47 @@ impl Mm {
 
     /// Puts back a folio that is not counted as isolated: it has just taken another one's place.
     pub(crate) fn lru_add_again(&mut self, cx: &mut Cx, head: Pfn) {
-        let order = self.frames.allocated(head).expect("it is a folio");
-        self.frames.mark(head, FrameFlag::InBatch, true);
+        let order = self.memory.frames.allocated(head).expect("it is a folio");
+        self.memory.frames.mark(head, FrameFlag::InBatch, true);
         self.lru_add(cx, head, order);
     }
 
     /// Frees folios that are on no list (`free_unref_page_list`). Up to 4.14 they are what others should have last, and the one
     /// that came first is given back first (`free_hot_cold_page_list`).
     pub(crate) fn free_folios(&mut self, cx: &mut Cx, folios: &Taken) {
-        if self.variant.pcp_has_cold_end {
+        if self.memory.variant().pcp_has_cold_end {
             for held in folios.iter().rev() {
-                self.free_cold(cx, held.pfn, held.order);
+                self.memory.free_cold(cx, held.pfn, held.order);
             }
             return;
         }
         for held in folios.iter() {
-            self.free(cx, held.pfn, held.order);
+            self.memory.free(cx, held.pfn, held.order);
         }
     }
 
     /// A folio that is on no list goes to the head of one.
     pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
-        self.frames.mark(head, FrameFlag::OnLru, true);
-        self.frames.mark(head, FrameFlag::Active, kind.is_active());
+        self.memory.frames.mark(head, FrameFlag::OnLru, true);
+        self.memory.frames.mark(head, FrameFlag::Active, kind.is_active());
         let zone = self.zone_position(head);
-        self.lru.insert(&mut self.frames, zone, kind, head, order);
+        self.lru.insert(&mut self.memory.frames, zone, kind, head, order);
     }
 
     /// A folio was written, and is to be reclaimed next, if it is on a list.
     pub(crate) fn lru_rotate(&mut self, cx: &mut Cx, head: Pfn) {
-        let Some(was) = self.frames.leave_lru(head) else { return };
-        let (zone, order) = (self.zone_position(head), self.frames.allocated(head).expect("it is on a list"));
-        let is_file = self.frames.is_file(head);
+        let Some(was) = self.memory.frames.leave_lru(head) else { return };
+        let (zone, order) = (self.zone_position(head), self.memory.frames.allocated(head).expect("it is on a list"));
+        let is_file = self.memory.frames.is_file(head);
         let at = self.lru.of_zone(zone);
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
-        self.lru.remove(&mut self.frames, zone, was, head, order);
-        self.frames.mark(head, FrameFlag::OnLru, true);
-        self.frames.mark(head, FrameFlag::Active, false);
+        self.lru.remove(&mut self.memory.frames, zone, was, head, order);
+        self.memory.frames.mark(head, FrameFlag::OnLru, true);
+        self.memory.frames.mark(head, FrameFlag::Active, false);
         let kind = LruKind::of(is_file, false);
         self.lru.lruvecs[at].note_move(kind);
         self.lru.zones[zone].frames[kind as usize] += u64::from(order.frames());
-        self.lru.lruvecs[at].lists[kind as usize].push_tail(self.frames.threads(), head);
+        self.lru.lruvecs[at].lists[kind as usize].push_tail(self.memory.frames.threads(), head);
         cx.work(Work::LruMove, 1);
         self.lru.lruvecs[at].lock.release(cx, Cause::LruLock);
         cx.count(Event::Pgrotated, order.frames().into());
@@ -205,39 +204,39 @@ impl Mm {
     /// A folio of a file was used other than through a page table: the second time while inactive it becomes active
     /// (`mark_page_accessed`).
     pub fn mark_page_accessed(&mut self, cx: &mut Cx, head: Pfn) {
-        if !self.frames.has(head, FrameFlag::Referenced) {
-            self.frames.mark(head, FrameFlag::Referenced, true);
+        if !self.memory.frames.has(head, FrameFlag::Referenced) {
+            self.memory.frames.mark(head, FrameFlag::Referenced, true);
             return;
         }
-        if self.frames.has(head, FrameFlag::Active) {
+        if self.memory.frames.has(head, FrameFlag::Active) {
             return;
         }
-        if self.frames.has(head, FrameFlag::InBatch) {
+        if self.memory.frames.has(head, FrameFlag::InBatch) {
             // Only a folio of this CPU's batch can be marked there (`__lru_cache_activate_folio`).
             if !self.lru.batch(cx.cpu()).contains(&head) {
                 return;
             }
-            self.frames.mark(head, FrameFlag::Active, true);
+            self.memory.frames.mark(head, FrameFlag::Active, true);
         } else if !self.activate_folio(cx, head) {
             return;
         }
-        self.frames.mark(head, FrameFlag::Referenced, false);
+        self.memory.frames.mark(head, FrameFlag::Referenced, false);
         self.age_nonresident(self.lru.of_zone(self.zone_position(head)), 1);
     }
 
     /// An inactive folio moves to the head of the active list (`folio_activate`); says whether it was on a list.
     fn activate_folio(&mut self, cx: &mut Cx, head: Pfn) -> bool {
         let at = self.lru.of_zone(self.zone_position(head));
-        if !self.frames.has(head, FrameFlag::OnLru) {
+        if !self.memory.frames.has(head, FrameFlag::OnLru) {
             return false;
         }
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
         self.isolate_lru(head);
         self.putback_lru(head, true);
-        self.lru.lruvecs[at].recent[usize::from(self.frames.is_file(head))].note(1, true);
+        self.lru.lruvecs[at].recent[usize::from(self.memory.frames.is_file(head))].note(1, true);
         cx.work(Work::LruMove, 1);
         self.lru.lruvecs[at].lock.release(cx, Cause::LruLock);
-        let order = self.frames.allocated(head).expect("it is on a list");
+        let order = self.memory.frames.allocated(head).expect("it is on a list");
         cx.count(Event::Pgactivate, order.frames().into());
         true
     }
@@ -273,19 +272,19 @@ impl Mm {
 
     /// The lists of a node that hold frames of zones up to `highest`.
     pub(crate) fn lruvecs_of(&self, node: NodeId, highest: ZoneKind) -> std::ops::Range<usize> {
-        let its = self.zones_up_to(node, highest).map(|zone| self.lru.of_zone(zone));
+        let its = self.memory.zones_up_to(node, highest).map(|zone| self.lru.of_zone(zone));
         its.clone().min().map_or(0..0, |first| first..its.max().unwrap_or(first) + 1)
     }
 
     /// The zones whose folios are on some lists, by position.
     pub(crate) fn zones_of(&self, lruvec: usize) -> impl Iterator<Item = ZoneIndex> + '_ {
-        self.zones.indices().filter(move |zone| self.lru.of_zone(*zone) == lruvec)
+        self.memory.zone_indices().filter(move |zone| self.lru.of_zone(*zone) == lruvec)
     }
 
     /// Frames of lists of a kind, those of zones up to `highest` (`lruvec_lru_size`).
     pub(crate) fn lru_size(&self, lruvec: usize, kind: LruKind, highest: ZoneKind) -> u64 {
-        let is_its = |zone: &ZoneIndex| self.lru.of_zone(*zone) == lruvec && self.zones[*zone].kind <= highest;
-        self.zones.indices().filter(is_its).map(|zone| self.lru.zone_frames(zone, kind)).sum()
+        let is_its = |zone: &ZoneIndex| self.lru.of_zone(*zone) == lruvec && self.memory.zone(*zone).kind <= highest;
+        self.memory.zone_indices().filter(is_its).map(|zone| self.lru.zone_frames(zone, kind)).sum()
     }
 
     /// Does an inactive list hold too little of all the pages of its kind (`inactive_is_low`)? The larger they are, the
@@ -298,10 +297,10 @@ impl Mm {
 
     /// Is that so where the two lists hold so many frames?
     pub(crate) fn is_low(&self, lruvec: usize, [inactive, active]: [u64; 2], is_file: bool) -> bool {
-        let all = match (self.variant.inactive_by_lists, is_file) {
+        let all = match (self.memory.variant().inactive_by_lists, is_file) {
             (true, _) => inactive + active,
             (false, true) => return active > inactive,
-            (false, false) => self.zones_of(lruvec).map(|zone| self.zones[zone].managed).sum(),
+            (false, false) => self.zones_of(lruvec).map(|zone| self.memory.zone(zone).managed).sum(),
         };
         let gib = all >> (30 - 12);
         let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };

@@ -7,20 +7,18 @@
 
 use std::collections::VecDeque;
 
+use memory::{
+    cost::Work,
+    cx::Cx,
+    frame::{FrameFlag, FrameTable, Links, NIL, SpaceId},
+    list::List,
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+};
+use rules::zone::ZoneKind;
 use units::{Pfn, Picos};
 
 use super::{Lru, RUN_MAX};
-use crate::{
-    memory::{
-        cost::Work,
-        cx::Cx,
-        frame::{FrameFlag, FrameTable, Links, NIL, SpaceId},
-        list::List,
-        lru_kind::LruKind,
-        pageblock::ZoneIndex,
-    },
-    rules::zone::ZoneKind,
-};
 
 /// Looks after which it is asked again, at first, whether some lists are quiet.
 const PATIENCE: u32 = 64;

@@ -1,12 +1,14 @@
+use memory::{cost::Prices, event::Counters, frame::FamilyId, lru_kind::LruKind};
+use rules::{
+    gfp::AllocRequest,
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{self, Variant},
+    zone::{Settings, ZoneKind},
+};
 use units::{Bytes, NodeId, Time, Vpn};
 
 use super::*;
-use crate::{
-    AllocRequest, FamilyId, LruKind, MachineSpec, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
-    memory::{cost::Prices, event::Counters},
-    rules::variant,
-    whole::check,
-};
+use crate::whole::check;
 
 /// Two nodes of one CPU each; the first has two zones.
 fn machine(rules: &Variant) -> Mm {
@@ -33,7 +35,7 @@ fn on<T>(mm: &mut Mm, cpu: u32, body: impl FnOnce(&mut Mm, &mut Cx<'_>) -> T) ->
 fn fault(mm: &mut Mm, cpu: u32, order: Order) -> Pfn {
     on(mm, cpu, |mm, cx| {
         let request = AllocRequest::gfp_highuser_movable(NodeId(cpu));
-        let head = mm.alloc(cx, &request.of_order(order)).unwrap();
+        let head = mm.memory.alloc(cx, &request.of_order(order)).unwrap();
         mm.map_new_folio(cx, head, FamilyId(0), Vpn(512), order);
         head
     })
@@ -42,14 +44,14 @@ fn fault(mm: &mut Mm, cpu: u32, order: Order) -> Pfn {
 /// The only mapping goes away, and with it the last reference but for that of a batch.
 fn unmap(mm: &mut Mm, cpu: u32, head: Pfn) {
     on(mm, cpu, |mm, cx| {
-        let order = mm.frames.allocated(head).unwrap();
+        let order = mm.memory.frames.allocated(head).unwrap();
         let folio = if order == Order::BASE { mm.unmap_base(cx, head) } else { mm.unmap_huge(cx, head) };
         mm.put_folio(cx, folio.unwrap());
     });
 }
 
 fn listed(mm: &Mm, lruvec: usize, kind: LruKind) -> Vec<Pfn> {
-    mm.lru.lruvecs()[lruvec].list(kind).iter(&mm.frames).collect()
+    mm.lru.lruvecs()[lruvec].list(kind).iter(&mm.memory.frames).collect()
 }
 
 #[test]
@@ -110,10 +112,10 @@ fn a_folio_in_another_cpus_batch_is_freed_when_that_is_drained() {
     let mut mm = machine(variant::named("v6.1"));
     let [kept, gone] = [0, 0].map(|cpu| fault(&mut mm, cpu, Order::BASE));
     unmap(&mut mm, 1, gone);
-    assert_eq!(mm.frames.allocated(gone), Some(Order::BASE), "the batch still holds it");
+    assert_eq!(mm.memory.frames.allocated(gone), Some(Order::BASE), "the batch still holds it");
     assert_eq!(mm.lru.batch(CpuId(0)), [kept, gone]);
     on(&mut mm, 0, Mm::lru_add_drain);
-    assert_eq!(mm.frames.allocated(gone), None);
+    assert_eq!(mm.memory.frames.allocated(gone), None);
     assert_eq!(listed(&mm, 0, LruKind::InactiveAnon), [kept]);
 }
 
@@ -125,7 +127,7 @@ fn nobody_frees_what_a_gather_still_holds() {
     on(&mut mm, 0, Mm::lru_add_drain);
     assert_eq!(listed(&mm, 0, LruKind::InactiveAnon), [folio], "unmapped, but not given up");
     on(&mut mm, 1, |mm, cx| mm.put_folio(cx, unmapped));
-    assert_eq!(mm.frames.allocated(folio), None);
+    assert_eq!(mm.memory.frames.allocated(folio), None);
 }
 
 #[test]

@@ -1,13 +1,19 @@
+use memory::{
+    backing::{Discard, HostSpec},
+    cost::Prices,
+    event::Counters,
+    frame::ControlId,
+    pageblock::ZoneIndex,
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId};
 
 use super::*;
-use crate::{
-    ControlId, MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    memory::backing::{Discard, HostSpec},
-    memory::{cost::Prices, event::Counters, pageblock::ZoneIndex},
-    rules::variant,
-    whole::check::{Owners, walk_owners},
-};
+use crate::whole::check::{Owners, walk_owners};
 
 const FRAMES: u64 = 64 * 256;
 const DRIVER: ControlId = ControlId(7);
@@ -36,12 +42,12 @@ impl Lab {
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
         let settings = Settings { min_free_kbytes: 1024, ..Settings::default() };
         let mut mm = Mm::new(&machine, *variant::named(rules), &settings);
-        mm.attach_host(HostSpec { page: Order::HUGE, discard: Discard::DontNeed });
+        mm.memory.attach_host(HostSpec { page: Order::HUGE, discard: Discard::DontNeed });
         let prices = Prices::new(|_| Picos::from_nanos(10));
         let mut lab = Self { mm, counters: Counters::default(), prices, now: Time(0), taken: 0 };
         if touched {
-            (0..16).for_each(|n| lab.step(|mm, cx| mm.access_through_host(cx, Pfn(n * 1024), Order(10))));
-            assert_eq!(lab.mm.host_resident(), Some(FRAMES));
+            (0..16).for_each(|n| lab.step(|mm, cx| mm.memory.access_through_host(cx, Pfn(n * 1024), Order(10))));
+            assert_eq!(lab.mm.memory.host_resident(), Some(FRAMES));
             lab.now = Time(0);
         }
         let seconds = |(at, leaves): &(u64, Leaves)| (Picos::from_secs(*at), *leaves);
@@ -84,7 +90,7 @@ impl Lab {
         let mut got = 0;
         // Bound: there are no more.
         while got <= FRAMES {
-            if self.step(|mm, cx| mm.alloc(cx, &request)).is_ok() {
+            if self.step(|mm, cx| mm.memory.alloc(cx, &request)).is_ok() {
                 got += 1;
                 continue;
             }
@@ -113,7 +119,7 @@ impl Lab {
     }
 
     fn free(&self) -> u64 {
-        self.mm.zones[ZoneIndex(0)].buddy.free_frames()
+        self.mm.memory.zone(ZoneIndex(0)).buddy.free_frames()
     }
 }
 
@@ -128,14 +134,14 @@ fn what_it_takes_the_host_gets_and_what_it_gives_back_the_guest() {
     assert_eq!((lab.pages(), lab.counters.get(Event::BalloonInflate)), (32 * 256, 32 * 256));
     assert_eq!(lab.counters.get(Event::SimHostDiscards), 32 * 256);
     assert!(lab.counters.get(Event::SimHostGivesBackNs) > 0, "the host took some time for it");
-    assert_eq!(lab.mm.host_resident(), Some(32 * 256));
+    assert_eq!(lab.mm.memory.host_resident(), Some(32 * 256));
     // 32 arrays, and what each page takes the host.
     let device = SENDING.0 * 32 + GIVING_BACK.0 * 32 * 256;
     assert!((device..2 * device).contains(&lab.now.0), "{:?}", lab.now);
     lab.now = Time(60_000_000_000_000);
     assert_eq!(lab.run(), None, "there is no other order");
     assert_eq!((lab.pages(), lab.counters.get(Event::BalloonDeflate)), (16 * 256, 16 * 256));
-    assert_eq!(lab.mm.host_resident(), Some(32 * 256), "nobody has touched it yet");
+    assert_eq!(lab.mm.memory.host_resident(), Some(32 * 256), "nobody has touched it yet");
     let all = lab.free() + lab.pages();
     assert!(all <= FRAMES && all + 1024 > FRAMES, "some are on lists of the CPU: {all} of {FRAMES}");
 }
@@ -144,7 +150,7 @@ fn what_it_takes_the_host_gets_and_what_it_gives_back_the_guest() {
 fn pages_that_the_host_never_had_stay_away() {
     let mut lab = Lab::new(false, &[(0, memory(16))]);
     assert_eq!(lab.run(), None);
-    assert_eq!((lab.pages(), lab.mm.host_resident()), (48 * 256, Some(0)));
+    assert_eq!((lab.pages(), lab.mm.memory.host_resident()), (48 * 256, Some(0)));
     assert_eq!(lab.counters.get(Event::SimHostFaults), 0, "nobody touches what is in a balloon");
 }
 
@@ -154,7 +160,7 @@ fn it_rests_when_there_is_no_page_and_tries_again() {
     let rest = lab.run().expect("it rests");
     assert_eq!(rest, lab.now + REST);
     assert!(lab.mm.is_balloon_idle(), "it keeps nobody from ending");
-    let min = lab.mm.zones[ZoneIndex(0)].marks.min.0;
+    let min = lab.mm.memory.zone(ZoneIndex(0)).marks.min.0;
     assert!((min..min + 512).contains(&lab.free()), "{} free, Min {min}", lab.free());
     let before = lab.pages();
     lab.now = rest;
@@ -171,7 +177,7 @@ fn it_rests_when_there_is_no_page_and_tries_again() {
 fn who_follows_a_need_leaves_a_tenth_and_the_marks() {
     let mut lab = Lab::new(true, &[(0, Leaves::Use(Frames(1000)))]);
     lab.run();
-    let high = lab.mm.zones[ZoneIndex(0)].marks.high.0;
+    let high = lab.mm.memory.zone(ZoneIndex(0)).marks.high.0;
     assert_eq!(lab.pages(), FRAMES - 1100 - high);
 }
 

@@ -1,12 +1,19 @@
+mod poison;
+
+use memory::{
+    backing::{Discard, HostSpec},
+    cost::Prices,
+    event::Counters,
+};
+use rules::{
+    gfp::{AllocRequest, Mobility},
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{self, Variant},
+    zone::Settings,
+};
 use units::{CpuId, Frames, Pfn};
 
 use super::*;
-use crate::{
-    AllocRequest, MachineSpec, NodeSpec, Settings, Variant, ZoneSpec,
-    memory::backing::{Discard, HostSpec},
-    memory::{cost::Prices, event::Counters},
-    rules::{gfp::Mobility, variant},
-};
 
 const BLOCKS: u32 = 2048;
 const DELAY: Picos = Picos::from_micros(2_000_000);
@@ -26,13 +33,13 @@ impl Lab {
         let nodes = vec![NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] }];
         let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
         let mut mm = Mm::new(&machine, rules, &Settings { min_free_kbytes: 4096, ..Settings::default() });
-        mm.attach_host(HostSpec { page: Order::HUGE, discard });
+        mm.memory.attach_host(HostSpec { page: Order::HUGE, discard });
         let mut lab = Self { mm, counters: Counters::default(), now: Time(0) };
         // All memory has been in use.
         let all = lab.take_all();
         assert_eq!(lab.resident(), frames.0 - lab.free());
         for pfn in all {
-            lab.step(|mm, cx| mm.free(cx, pfn, Order(10)));
+            lab.step(|mm, cx| mm.memory.free(cx, pfn, Order(10)));
         }
         lab.mm.register_reporting(ReportingSpec { order: Order::HUGE, delay: DELAY }, lab.now);
         lab
@@ -52,15 +59,15 @@ impl Lab {
     fn take_all(&mut self) -> Vec<Pfn> {
         let request =
             AllocRequest { order: Order(10), mobility: Mobility::Movable, ..AllocRequest::gfp_nowait(NodeId(0)) };
-        std::iter::from_fn(|| self.step(|mm, cx| mm.alloc(cx, &request)).ok()).collect()
+        std::iter::from_fn(|| self.step(|mm, cx| mm.memory.alloc(cx, &request)).ok()).collect()
     }
 
     fn free(&self) -> u64 {
-        self.mm.zones[ZoneIndex(0)].buddy.free_frames()
+        self.mm.memory.zone(ZoneIndex(0)).buddy.free_frames()
     }
 
     fn resident(&self) -> u64 {
-        self.mm.host_resident().expect("it is a guest")
+        self.mm.memory.host_resident().expect("it is a guest")
     }
 
     fn get(&self, event: Event) -> u64 {
@@ -89,11 +96,11 @@ impl Lab {
     }
 
     fn unreported(&self) -> usize {
-        let buddy = &self.mm.zones[ZoneIndex(0)].buddy;
+        let buddy = &self.mm.memory.zone(ZoneIndex(0)).buddy;
         let blocks = [Order(9), Order(10)].into_iter().flat_map(|order| {
-            MigrateType::ALL.iter().flat_map(move |list| buddy.blocks_of(&self.mm.frames, order, *list))
+            MigrateType::ALL.iter().flat_map(move |list| buddy.blocks_of(&self.mm.memory.frames, order, *list))
         });
-        blocks.filter(|pfn| !self.mm.frames.is_reported(*pfn)).count()
+        blocks.filter(|pfn| !self.mm.memory.frames.is_reported(*pfn)).count()
     }
 }
 
@@ -141,9 +148,9 @@ fn what_is_reported_comes_last_where_lists_rotate() {
     for rotates in [false, true] {
         let mut lab = Lab::new(Variant { reporting_rotates: rotates, ..rules() }, Discard::DontNeed);
         lab.pass();
-        let buddy = &lab.mm.zones[ZoneIndex(0)].buddy;
+        let buddy = &lab.mm.memory.zone(ZoneIndex(0)).buddy;
         let first = buddy.area(Order(10)).list(MigrateType::Movable).first().unwrap();
-        assert_eq!(lab.mm.frames.is_reported(first), !rotates);
+        assert_eq!(lab.mm.memory.frames.is_reported(first), !rotates);
     }
 }
 
@@ -153,16 +160,16 @@ fn a_block_that_is_used_again_comes_back_through_the_host() {
     while lab.pass().is_some() {}
     let (resident, cleared) = (lab.resident(), lab.get(Event::SimHostClearedPages));
     let request = AllocRequest { order: Order::HUGE, ..AllocRequest::gfp_nowait(NodeId(0)) };
-    let pfn = lab.step(|mm, cx| mm.alloc(cx, &request)).unwrap();
+    let pfn = lab.step(|mm, cx| mm.memory.alloc(cx, &request)).unwrap();
     assert_eq!(lab.resident(), resident + 512);
     assert_eq!(lab.get(Event::SimHostClearedPages), cleared + 512);
     assert_eq!(lab.get(Event::SimHostRefaults), 512);
     assert_eq!(lab.unreported(), 1, "the other half of a block that was split is no longer known to be free");
-    let again = lab.step(|mm, cx| mm.alloc(cx, &AllocRequest { order: Order::BASE, ..request })).unwrap();
+    let again = lab.step(|mm, cx| mm.memory.alloc(cx, &AllocRequest { order: Order::BASE, ..request })).unwrap();
     assert_eq!(lab.resident(), resident + 2 * 512, "the host backs a huge page for the first frame of it");
-    lab.step(|mm, cx| mm.free(cx, again, Order::BASE));
+    lab.step(|mm, cx| mm.memory.free(cx, again, Order::BASE));
     assert_eq!(lab.run(), None, "a frame on a list of a CPU tells nobody");
-    lab.step(|mm, cx| mm.free(cx, pfn, Order::HUGE));
+    lab.step(|mm, cx| mm.memory.free(cx, pfn, Order::HUGE));
     assert_eq!(lab.run(), Some(lab.now + DELAY));
 }
 
@@ -194,7 +201,7 @@ fn a_zone_that_is_short_reports_nothing() {
     let request = AllocRequest { order: Order(10), ..AllocRequest::gfp_nowait(NodeId(0)) };
     // What a report takes is 32 blocks of 2 MiB.
     while lab.free() > 16 * 1024 {
-        lab.step(|mm, cx| mm.alloc(cx, &request)).unwrap();
+        lab.step(|mm, cx| mm.memory.alloc(cx, &request)).unwrap();
     }
     assert_eq!(lab.pass(), None);
     assert_eq!(lab.get(Event::SimPageReports), 0);
@@ -204,12 +211,12 @@ fn a_zone_that_is_short_reports_nothing() {
 fn small_blocks_leave_huge_pages_of_the_host_in_pieces() {
     let mut lab = Lab::new(rules(), Discard::DontNeed);
     let request = AllocRequest { order: Order::HUGE, ..AllocRequest::gfp_nowait(NodeId(0)) };
-    let pfn = lab.step(|mm, cx| mm.alloc(cx, &request)).unwrap();
+    let pfn = lab.step(|mm, cx| mm.memory.alloc(cx, &request)).unwrap();
     let resident = lab.resident();
-    lab.step(|mm, cx| mm.discard_by_host(cx, pfn.plus(8), Order(3)));
+    lab.step(|mm, cx| mm.memory.discard_by_host(cx, pfn.plus(8), Order(3)));
     assert_eq!(lab.resident(), resident - 8);
     let faults = lab.get(Event::SimHostFaults);
-    lab.step(|mm, cx| mm.access_through_host(cx, pfn, Order::HUGE));
+    lab.step(|mm, cx| mm.memory.access_through_host(cx, pfn, Order::HUGE));
     assert_eq!(lab.get(Event::SimHostFaults), faults + 8, "base pages, as the rest is there");
     assert_eq!(lab.resident(), resident);
 }
@@ -221,7 +228,7 @@ fn a_hole_is_nothing_that_a_host_backs() {
     let nodes = vec![NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] }];
     let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
     let mut mm = Mm::new(&machine, rules(), &Settings { min_free_kbytes: 4096, ..Settings::default() });
-    mm.attach_host(HostSpec { page: Order::HUGE, discard: Discard::DontNeed });
-    let free = mm.zones[ZoneIndex(0)].buddy.free_frames();
-    assert_eq!(mm.host_resident(), Some(present.0 - free), "all that is in use, and nothing else");
+    mm.memory.attach_host(HostSpec { page: Order::HUGE, discard: Discard::DontNeed });
+    let free = mm.memory.zone(ZoneIndex(0)).buddy.free_frames();
+    assert_eq!(mm.memory.host_resident(), Some(present.0 - free), "all that is in use, and nothing else");
 }

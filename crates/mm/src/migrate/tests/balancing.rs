@@ -1,23 +1,22 @@
 //! Linux: none; processes whose pages are scanned and follow their tasks, by chance: what was stored is found again, whatever
 //! moved, and whatever could not be moved.
 
+use memory::{
+    event::Event,
+    frame::{ControlId, Frame, Holdings, SpaceId},
+    step::{Step, Wait},
+};
+use rules::{
+    mempolicy::Mempolicy,
+    variant::{Variant, named, patched},
+};
 use units::{CpuId, Picos, Time, Vpn};
 
 use super::world::{HUGE, World};
 use crate::{
-    ControlId, SpaceId,
     compact::tests::random::Draws,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        event::Event,
-        frame::{Frame, Holdings},
-        step::{Step, Wait},
-    },
     numa::numa_balancing::Tick,
-    rules::{
-        mempolicy::Mempolicy,
-        variant::{Variant, named, patched},
-    },
     space::vma::PageRange,
 };
 
@@ -181,7 +180,7 @@ impl Run {
     /// True where a page was pinned. One that was copied for its last user is gone.
     fn unpin(&mut self) -> bool {
         let Some(page) = self.pinned.take() else { return false };
-        if matches!(self.world.mm.frames.get(page), Frame::Anon { .. }) {
+        if matches!(self.world.mm.memory.frames.get(page), Frame::Anon { .. }) {
             self.world.mm.set_pinned(page, false);
         }
         true

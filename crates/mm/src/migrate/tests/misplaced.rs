@@ -1,18 +1,17 @@
 //! Linux: none; one page that moves to the node of its user: each way, and each way of failing.
 
+use memory::{
+    event::Event,
+    frame::{FrameFlag, Holdings, SpaceId},
+    step::{Step, Wait},
+};
+use rules::{gfp::AllocRequest, variant::named};
 use units::{NodeId, Picos, Time};
 
 use super::world::{HUGE, ME, OTHER, World};
 use crate::{
-    AllocRequest, SpaceId,
     fault::{Access, FaultControl},
-    memory::{
-        event::Event,
-        frame::{FrameFlag, Holdings},
-        step::{Step, Wait},
-    },
     migrate::misplaced::{Misplaced, Misplacement},
-    rules::variant::named,
     space::vma::PageRange,
     thp::ThpEnabled,
 };
@@ -60,7 +59,7 @@ fn a_huge_page_moves_as_a_whole() {
         assert!(entry.is_accessible() && entry.is_writable(), "{rules}");
         let head = world.head(id, second);
         world.drain();
-        assert!(world.mm.frames.has(head, FrameFlag::OnLru), "{rules}");
+        assert!(world.mm.memory.frames.has(head, FrameFlag::OnLru), "{rules}");
         // Back again, and everything goes.
         assert_eq!(world.migrate(id, second, 0), MOVED, "{rules}");
         world.end(id);
@@ -114,7 +113,7 @@ fn a_pinned_huge_page_stays_and_the_attempt_counts() {
         assert_eq!((world.head(id, range.start), world.free(1)), (head, free), "{rules}");
         assert_eq!(counts(&world), [0, failed, 0, 0, wholes], "{rules}");
         world.drain();
-        assert!(world.mm.frames.has(head, FrameFlag::OnLru), "{rules}");
+        assert!(world.mm.memory.frames.has(head, FrameFlag::OnLru), "{rules}");
         world.mm.set_pinned(head, false);
         assert_eq!(world.migrate(id, range.start, 1), MOVED, "{rules}");
     }
@@ -157,12 +156,12 @@ fn a_node_without_room_takes_nothing() {
     for rules in RULES {
         let (mut world, id, range) = with_huge(rules, 1);
         // Down to the High mark and a little more than a page, in blocks that leave huge pages free.
-        let zone = &world.mm.zones()[1];
+        let zone = &world.mm.memory.zones()[1];
         let keep = zone.marks.high.0 + HUGE - 1;
         let request = AllocRequest::gfp_highuser_movable(NodeId(1)).this_node();
         let request = AllocRequest { reclaims: false, wakes_kswapd: false, ..request };
-        while world.mm.zones()[1].buddy.free_frames() > keep {
-            world.on(ME, 1, |mm, _, cx| mm.alloc(cx, &request)).unwrap();
+        while world.mm.memory.zones()[1].buddy.free_frames() > keep {
+            world.on(ME, 1, |mm, _, cx| mm.memory.alloc(cx, &request)).unwrap();
         }
         assert_eq!(world.migrate(id, range.start, 1), Misplacement::Stays, "{rules}");
         // The older way asks for the frame first, and counts what comes of it.
@@ -291,7 +290,7 @@ fn a_move_can_be_given_up_at_any_step() {
             world.check(Holdings::default());
             assert_eq!((world.nodes(id, range), world.free(1)), (vec![0], free), "{rules} after {steps}");
             world.drain();
-            assert!(world.mm.frames.has(world.head(id, range.start), FrameFlag::OnLru), "{rules} after {steps}");
+            assert!(world.mm.memory.frames.has(world.head(id, range.start), FrameFlag::OnLru), "{rules} after {steps}");
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Linux: none; whatever processes do while pages move, each page holds what was stored to it last: a seeded stream of operations
 //! against an account of what was stored.
 
+use memory::{
+    frame::{Holdings, SpaceId},
+    step::Step,
+};
 use units::NodeId;
 
 use super::world::{HUGE, ME, World};
 use crate::{
-    SpaceId,
     compact::tests::random::Draws,
-    memory::{frame::Holdings, step::Step},
     migrate::{misplaced::Misplaced, to_node::ToNode},
     space::vma::PageRange,
 };

@@ -1,15 +1,14 @@
 //! Linux: none; memory of a process that moves to a node, by release, and each way of failing.
 
+use memory::{
+    event::Event,
+    frame::{FrameFlag, Holdings, SpaceId},
+    step::{Step, Wait},
+};
 use units::NodeId;
 
 use super::world::{HUGE, ME, OTHER, World};
 use crate::{
-    SpaceId,
-    memory::{
-        event::Event,
-        frame::{FrameFlag, Holdings},
-        step::{Step, Wait},
-    },
     migrate::to_node::{Moved, ToNode},
     space::vma::PageRange,
     thp::ThpEnabled,
@@ -84,7 +83,7 @@ fn pages_that_find_no_frame_stay_on_their_lists() {
         let moved = world.move_to_node(id, range, 1);
         assert!(moved.moved > 0 && moved.failed > 0 && moved.moved + moved.failed == HUGE, "{rules}: {moved:?}");
         world.drain();
-        let listed = |vpn| world.mm.frames.has(world.head(id, vpn), FrameFlag::OnLru);
+        let listed = |vpn| world.mm.memory.frames.has(world.head(id, vpn), FrameFlag::OnLru);
         assert!((0..HUGE).all(|n| listed(range.start.plus(n))), "{rules}");
     }
 }

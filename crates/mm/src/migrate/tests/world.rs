@@ -2,28 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use memory::{
+    cost::Prices,
+    cx::{Circumstances, Cx},
+    event::{Counters, Event},
+    frame::{ControlId, Holdings, SpaceId},
+    step::{Step, Wait},
+    tlb::Running,
+};
+use rules::{
+    gfp::AllocRequest,
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{Variant, named},
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Order, Pfn, Time, Vpn};
 
 use crate::{
-    ControlId, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
+    Mm, Spaces,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        cost::Prices,
-        cx::{Circumstances, Cx},
-        event::{Counters, Event},
-        frame::Holdings,
-        step::{Step, Wait},
-        tlb::Running,
-    },
     migrate::{
         misplaced::{Misplaced, Misplacement},
         to_node::{Moved, ToNode},
     },
     numa::numa_hint::HintScan,
-    rules::{
-        gfp::AllocRequest,
-        variant::{Variant, named},
-    },
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         fork::Fork,
@@ -82,7 +84,7 @@ impl World {
             settings.set(name, value).unwrap();
         }
         let mut mm = Mm::new(&machine, rules, &settings);
-        mm.frames.keep_contents(u64::MAX);
+        mm.memory.frames.keep_contents(u64::MAX);
         mm.thp.enabled = ThpEnabled::Always;
         let (spaces, counters) = (Spaces::default(), Counters::default());
         Self { mm, spaces, counters, now: Time(0), runs: None, is_forking: false, stores: 0, holds: BTreeMap::new() }
@@ -150,7 +152,7 @@ impl World {
         assert!(pte.is_accessible() && pte.is_writable(), "page {vpn:?} was stored to: {pte:?}");
         let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
         self.stores += 1;
-        self.mm.frames.store(pte.pfn().plus(part), self.stores);
+        self.mm.memory.frames.store(pte.pfn().plus(part), self.stores);
         self.holds.insert((id, vpn), self.stores);
     }
 
@@ -227,14 +229,14 @@ impl World {
     /// The nodes of a range's pages, each once.
     pub(super) fn nodes(&self, id: SpaceId, range: PageRange) -> Vec<u32> {
         let tables = &self.spaces.get(id).unwrap().tables;
-        let of = |vpn| self.mm.node_of(tables.lookup(Vpn(vpn)).pfn()).0;
+        let of = |vpn| self.mm.memory.node_of(tables.lookup(Vpn(vpn)).pfn()).0;
         let mut nodes: Vec<u32> = (range.start.0..range.end.0).map(of).collect();
         nodes.dedup();
         nodes
     }
 
     pub(super) fn free(&self, node: u32) -> u64 {
-        let zone = &self.mm.zones()[node as usize];
+        let zone = &self.mm.memory.zones()[node as usize];
         zone.buddy.free_frames() + zone.pcps.iter().map(|pcp| u64::from(pcp.count())).sum::<u64>()
     }
 
@@ -262,7 +264,7 @@ impl World {
         for ((id, vpn), content) in &self.holds {
             let pte = self.spaces.get(*id).unwrap().tables.lookup(*vpn);
             let part = if pte.is_huge() { u32::try_from(vpn.0 % HUGE).unwrap() } else { 0 };
-            assert_eq!(self.mm.frames.content(pte.pfn().plus(part)), *content, "page {vpn:?} of {id:?}");
+            assert_eq!(self.mm.memory.frames.content(pte.pfn().plus(part)), *content, "page {vpn:?} of {id:?}");
         }
     }
 
@@ -271,11 +273,11 @@ impl World {
         let request = AllocRequest::gfp_highuser_movable(NodeId(node)).this_node();
         let request = AllocRequest { reclaims: false, wakes_kswapd: false, ..request };
         let mut taken = Vec::new();
-        while let Ok(frame) = self.on(OTHER, node, |mm, _, cx| mm.alloc(cx, &request)) {
+        while let Ok(frame) = self.on(OTHER, node, |mm, _, cx| mm.memory.alloc(cx, &request)) {
             taken.push(frame);
         }
         for frame in taken.iter().filter(|frame| frame.0 % 2 == 0) {
-            self.on(OTHER, node, |mm, _, cx| mm.free(cx, *frame, Order::BASE));
+            self.on(OTHER, node, |mm, _, cx| mm.memory.free(cx, *frame, Order::BASE));
         }
     }
 

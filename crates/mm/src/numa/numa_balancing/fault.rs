@@ -6,24 +6,24 @@
 //! Of tasks that fault at one huge page, each counts as long as its entry hints, which it does until it is moved, or until one
 //! for whom the page is where it should be clears the mark: then the move is in vain.
 
+use memory::{
+    cost::Cause,
+    cx::Cx,
+    event::Event,
+    frame::{ControlId, Holdings, SpaceId},
+    last_fault::{Last, sharing::Parts},
+    primitive,
+    step::Step,
+};
+use rules::mempolicy::Mempolicy;
 use units::{NodeId, Order, Pfn, Vpn};
 
 use super::task::Fault;
 use crate::{
-    Mm, SpaceId, Spaces,
+    Mm, Spaces,
     folio::pte::Pte,
-    memory::{
-        cost::Cause,
-        cx::Cx,
-        event::Event,
-        frame::{ControlId, Holdings},
-        last_fault::{Last, sharing::Parts},
-        primitive,
-        step::Step,
-    },
     migrate::misplaced::{Misplaced, Misplacement},
     reclaim::split::Split,
-    rules::mempolicy::Mempolicy,
     space::{
         address_space::AddressSpace,
         page_table::{Level, Pmd, PmdSlot, TableId},
@@ -76,14 +76,14 @@ impl HintFault {
         (slot, vpn, huge): (PmdSlot, Vpn, Pte),
         policy: Mempolicy,
     ) -> Option<Self> {
-        if huge.is_zero_page() && mm.variant().numa_spares_huge_zero {
+        if huge.is_zero_page() && mm.memory.variant().numa_spares_huge_zero {
             clear_huge(space, cx, slot);
             return None;
         }
-        let (here, on) = (mm.node_of_cpu(cx.cpu()), mm.node_of(huge.pfn()));
+        let (here, on) = (mm.memory.node_of_cpu(cx.cpu()), mm.memory.node_of(huge.pfn()));
         count(cx, on == here);
         let (to, last) = mm.numa_misplaced(cx, policy, huge.pfn(), Order::HUGE);
-        let stays_on = if mm.variant().numa_huge_fault_here { here } else { on };
+        let stays_on = if mm.memory.variant().numa_huge_fault_here { here } else { on };
         let fault =
             Fault { is_local: on == here, is_read_only: !huge.is_writable(), ..Fault::at(stays_on, HUGE_PAGES, last) };
         let splits = !huge.is_zero_page() && mm.is_falsely_shared(cx, huge.pfn(), vpn);
@@ -104,7 +104,7 @@ impl HintFault {
         (table, vpn): (TableId, Vpn),
         policy: Mempolicy,
     ) -> Option<Self> {
-        let here = mm.node_of_cpu(cx.cpu());
+        let here = mm.memory.node_of_cpu(cx.cpu());
         let pages = if space.tables.hints_at_once(table) {
             space.tables.hint_all_at_once(table, false);
             Level::Pmd.entry_range(vpn)
@@ -119,7 +119,7 @@ impl HintFault {
             }
             space.tables.clear_hints(table, PageRange::new(vpn, 1));
             primitive::write_ptes(cx, 1);
-            let on = mm.node_of(pte.pfn());
+            let on = mm.memory.node_of(pte.pfn());
             count(cx, on == here);
             let (to, last) = mm.numa_misplaced(cx, policy, pte.pfn(), Order::BASE);
             let is_shared = space.vmas.find(vpn).and_then(|vma| vma.file).is_some_and(|file| file.is_shared)
@@ -129,7 +129,7 @@ impl HintFault {
                 is_read_only: !pte.is_writable(),
                 is_shared,
                 // Up to 3.12 a page that stays counts for the node of the task.
-                ..Fault::at(if mm.variant().numa_groups { on } else { here }, 1, last)
+                ..Fault::at(if mm.memory.variant().numa_groups { on } else { here }, 1, last)
             };
             if to.is_some() {
                 rest.push(Hinted { vpn, fault });
@@ -167,8 +167,8 @@ impl HintFault {
         if is_moved {
             let now = space.tables.lookup(vpn).pfn();
             // Up to 3.12 it is the node that counts, whatever CPU the task has by now.
-            let by_node = Last::new(mm.nodes.place(self.to), cx.control());
-            let own = if mm.variant().numa_groups { mm.last_by(cx) } else { by_node };
+            let by_node = Last::new(mm.memory.nodes().place(self.to), cx.control());
+            let own = if mm.memory.variant().numa_groups { mm.last_by(cx) } else { by_node };
             let (last, parts) = self.known.take().unwrap_or((own, None));
             mm.set_last_fault(now, order, last);
             mm.keep_parts(now, parts);
@@ -198,7 +198,7 @@ impl HintFault {
             match slot {
                 Some(slot) => clear_huge(space, cx, slot),
                 // Another task has moved it, or restored its entry.
-                None if mm.variant().numa_groups && !mm.variant().numa_huge_at_once => return,
+                None if mm.memory.variant().numa_groups && !mm.memory.variant().numa_huge_at_once => return,
                 None => {}
             }
         }
@@ -244,14 +244,14 @@ impl Mm {
     /// Where a page should be at which a task faults, if it is elsewhere, and who faulted before: it follows tasks of a node
     /// that fault twice in a row (`mpol_misplaced`).
     fn numa_misplaced(&mut self, cx: &Cx, policy: Mempolicy, head: Pfn, order: Order) -> (Option<NodeId>, Last) {
-        let (here, on) = (self.node_of_cpu(cx.cpu()), self.node_of(head));
-        let (own, rules) = (self.last_by(cx), self.variant);
+        let (here, on) = (self.memory.node_of_cpu(cx.cpu()), self.memory.node_of(head));
+        let (own, rules) = (self.last_by(cx), *self.memory.variant());
         let is_elsewhere = on != here;
         // Other policies have no MPOL_F_MOF.
         if !policy.is_local() || (rules.numa_local_keeps_last && !is_elsewhere) {
             return (None, self.last_fault(head, order));
         }
-        let faults = self.last_faults.as_mut().expect("only a kernel that balances asks");
+        let faults = self.memory.last_faults_mut().expect("only a kernel that balances asks");
         let last = faults.exchange(head, order, own);
         let follows = if rules.numa_groups {
             is_elsewhere && self.numa_may_come(cx.control(), last, (on, here))
@@ -264,17 +264,20 @@ impl Mm {
 
     /// The mark of a fault of the task of this step (`cpu_pid_to_cpupid`; a node and not a CPU up to 3.12).
     fn last_by(&self, cx: &Cx) -> Last {
-        let place =
-            if self.variant.numa_groups { cx.cpu().0 as usize } else { self.nodes.place(self.node_of_cpu(cx.cpu())) };
+        let place = if self.memory.variant().numa_groups {
+            cx.cpu().0 as usize
+        } else {
+            self.memory.nodes().place(self.memory.node_of_cpu(cx.cpu()))
+        };
         Last::new(place, cx.control())
     }
 
     fn last_fault(&self, head: Pfn, order: Order) -> Last {
-        self.last_faults.as_ref().map_or(Last::NOBODY, |faults| faults.get(head, order))
+        self.memory.last_faults().map_or(Last::NOBODY, |faults| faults.get(head, order))
     }
 
     fn set_last_fault(&mut self, head: Pfn, order: Order, last: Last) {
-        if let Some(faults) = &mut self.last_faults {
+        if let Some(faults) = self.memory.last_faults_mut() {
             faults.exchange(head, order, last);
         }
     }
@@ -282,21 +285,18 @@ impl Mm {
     /// Is a huge page at which a task of this step faults that of several tasks, each of which uses parts of its own?
     fn is_falsely_shared(&mut self, cx: &Cx, head: Pfn, vpn: Vpn) -> bool {
         let own = self.last_by(cx);
-        let (nodes, cpus, by_cpu) = (&self.nodes, &self.cpu_nodes, self.variant.numa_groups);
-        let Some(sharing) = self.last_faults.as_mut().and_then(|faults| faults.sharing.as_mut()) else { return false };
-        let node = |last: Last| last.place().map(|at| if by_cpu { nodes.place(cpus[at]) } else { at });
-        sharing.note(head, vpn, own, node)
+        self.memory.is_falsely_shared(head, vpn, own)
     }
 
     fn parts_of(&self, head: Pfn, order: Order) -> Option<Parts> {
         let sharing =
-            self.last_faults.as_ref().filter(|_| order == Order::HUGE).and_then(|faults| faults.sharing.as_ref());
+            self.memory.last_faults().filter(|_| order == Order::HUGE).and_then(|faults| faults.sharing.as_ref());
         sharing.map(|sharing| sharing.parts(head))
     }
 
     /// A huge page has moved: what is known of its parts comes with it.
     fn keep_parts(&mut self, head: Pfn, parts: Option<Parts>) {
-        let sharing = self.last_faults.as_mut().and_then(|faults| faults.sharing.as_mut());
+        let sharing = self.memory.last_faults_mut().and_then(|faults| faults.sharing.as_mut());
         if let (Some(sharing), Some(parts)) = (sharing, parts) {
             sharing.keep(head, parts);
         }
@@ -305,7 +305,7 @@ impl Mm {
     /// A huge page becomes base pages: each keeps who faulted there last, as far as that is known of its part, and else at the
     /// huge page (`__split_huge_page_tail`).
     pub(crate) fn split_last_fault(&mut self, head: Pfn) {
-        let Some(faults) = &mut self.last_faults else { return };
+        let Some(faults) = self.memory.last_faults_mut() else { return };
         let whole = faults.get(head, Order::HUGE);
         for n in 0..Order::HUGE.frames() {
             let part = faults.sharing.as_ref().map_or(Last::NOBODY, |sharing| sharing.last(head, n));

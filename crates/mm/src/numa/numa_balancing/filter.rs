@@ -6,12 +6,13 @@
 //! Which VMAs a scan makes hint: those that wait no more, that this scan of all has not had yet, and in which the task that scans
 //! has faulted of late. Each correction since 6.4 is a rule.
 
+use memory::{cx::Cx, frame::ControlId};
+use rules::variant::Variant;
 use units::{Picos, Time, Vpn};
 
 use super::millis;
 use crate::{
-    Mm, Variant,
-    memory::{cx::Cx, frame::ControlId},
+    Mm,
     space::{
         address_space::AddressSpace,
         vma::{PageRange, Vma, numab::NumabState},
@@ -86,7 +87,7 @@ impl VmaFilter {
 
     /// Shall the VMA be scanned from a page on?
     pub(super) fn passes(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &Cx, (vma, at): (&Vma, Vpn)) -> bool {
-        let rules = mm.variant;
+        let rules = *mm.memory.variant();
         if !rules.numa_vma_delay && !rules.numa_vma_by_pid {
             return true;
         }
@@ -203,7 +204,7 @@ fn bit_of(rules: &Variant, task: ControlId) -> u64 {
 impl Mm {
     /// A task has a hinting fault at a page that is memory (`vma_set_access_pid_bit`).
     pub(crate) fn numa_vma_faulted(&self, space: &mut AddressSpace, task: ControlId, vpn: Vpn) {
-        let rules = &self.variant;
+        let rules = self.memory.variant();
         if !rules.numa_vma_by_pid {
             return;
         }
@@ -224,7 +225,7 @@ impl Mm {
     pub fn numa_vma_skips(&self) -> Option<[(&'static str, u64); 4]> {
         let Skips([delay, inactive, ignored, completed]) = self.numa.as_ref()?.skips;
         let [of_delay, of_inactive, of_ignored, of_completed] = VMA_SKIPS;
-        self.variant.numa_vma_by_pid.then_some([
+        self.memory.variant().numa_vma_by_pid.then_some([
             (of_delay, delay),
             (of_inactive, inactive),
             (of_ignored, ignored),

@@ -5,13 +5,11 @@
 //!
 //! Tasks that fault at the same pages are a group: the node that a task prefers follows from the faults of all of them.
 
+use memory::{frame::ControlId, last_fault::Last};
 use units::NodeId;
 
 use super::NumaBalancing;
-use crate::{
-    Mm,
-    memory::{frame::ControlId, last_fault::Last},
-};
+use crate::Mm;
 
 /// A node with more than a third of the faults of the one with the most is in use (`ACTIVE_NODE_FRACTION`).
 pub(super) const ACTIVE_NODE_FRACTION: u64 = 3;
@@ -210,13 +208,13 @@ impl Mm {
     /// The part of a task's faults at memory of a node, in thousandths (`task_weight`).
     pub fn numa_task_weight(&self, id: ControlId, node: NodeId) -> i64 {
         let task = self.numa.as_ref().and_then(|numa| numa.task(id));
-        task.map_or(0, |task| task.stats.faults.weight(self.nodes.place(node)).cast_signed())
+        task.map_or(0, |task| task.stats.faults.weight(self.memory.nodes().place(node)).cast_signed())
     }
 
     /// That of its group's (`group_weight`).
     pub fn numa_group_weight(&self, id: ControlId, node: NodeId) -> i64 {
         let group = self.numa.as_ref().and_then(|numa| numa.group_of(id));
-        group.map_or(0, |group| group.faults.weight(self.nodes.place(node)).cast_signed())
+        group.map_or(0, |group| group.faults.weight(self.memory.nodes().place(node)).cast_signed())
     }
 
     /// A task prefers a node from now on (`sched_setnuma`).

@@ -3,15 +3,12 @@
 //!
 //! How long a task waits from one scan to the next: as long as its size allows, and the longer the better its faults are placed.
 
+use memory::frame::ControlId;
+use rules::variant::{NumaPeriod, NumaPlaces, Variant};
 use units::{NodeId, Time};
 
 use super::{MAX_SCAN_WINDOW, NumaBalancing, Sysctls, millis};
-use crate::{
-    Mm, Variant,
-    memory::frame::ControlId,
-    rules::variant::{NumaPeriod, NumaPlaces},
-    space::address_space::AddressSpace,
-};
+use crate::{Mm, space::address_space::AddressSpace};
 
 /// Parts of a period by which it changes (`NUMA_PERIOD_SLOTS`).
 const SLOTS: u64 = 10;
@@ -110,7 +107,7 @@ pub(super) fn adapted(
 impl Mm {
     /// A scan of all is over, in which a task has had so many faults, shared and private ones.
     pub(super) fn numa_adapt(&mut self, space: &mut AddressSpace, id: ControlId, now: Time, types: [u64; 2]) {
-        let rules = self.variant;
+        let rules = *self.memory.variant();
         let numa = self.numa.as_mut().expect("a task has faulted");
         let windows = space.numa_windows(numa.size_pages(), &rules);
         let (min, max) = (numa.scan_min_ms(&rules, windows), numa.scan_max_ms_of(&rules, id, windows));
@@ -127,7 +124,7 @@ impl Mm {
     /// A task goes to another CPU for its memory's sake: up to 4.18 it scans as fast as it can from then on
     /// (`task_numa_migrate`).
     pub fn numa_hurry(&mut self, space: &AddressSpace, id: ControlId) {
-        let rules = self.variant;
+        let rules = *self.memory.variant();
         if let Some(numa) = self.numa.as_mut().filter(|_| rules.numa_places == NumaPlaces::ByCapacity) {
             let min_ms = numa.scan_min_ms(&rules, space.numa_windows(numa.size_pages(), &rules));
             numa.task_mut(id).period_ms = min_ms;
@@ -136,7 +133,7 @@ impl Mm {
 
     /// A task comes from a CPU of one node to one of another (`update_scan_period`).
     pub fn numa_task_moved(&mut self, space: &AddressSpace, id: ControlId, from: NodeId, to: NodeId) {
-        let rules = self.variant;
+        let rules = *self.memory.variant();
         let Some(numa) = self.numa.as_mut().filter(|_| rules.numa_move_resets_period && from != to) else { return };
         let task = numa.task_mut(id);
         let is_settled =

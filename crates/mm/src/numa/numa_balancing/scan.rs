@@ -1,14 +1,14 @@
 //! Linux: task_numa_work(), kernel/sched/fair.c; change_prot_numa(), mm/mempolicy.c; change_pte_range() and change_pmd_range(),
 //! mm/mprotect.c; change_huge_pmd(), mm/huge_memory.c (v3.10, v6.1).
 
+use memory::{cx::Cx, event::Event, frame::Frame, primitive, step::Step};
+use rules::variant::NumaHintsCow;
 use units::{NodeId, Pfn, Time, Vpn};
 
 use super::{JIFFY, Tick, filter::VmaFilter};
 use crate::{
     Mm,
     folio::pte::Pte,
-    memory::{cx::Cx, event::Event, frame::Frame, primitive, step::Step},
-    rules::variant::NumaHintsCow,
     space::{
         address_space::{AddressSpace, EVERYTHING},
         page_table::{Level, Pmd, TableId},
@@ -79,14 +79,14 @@ impl ScanWork {
     /// Goes on until `horizon`, at least by an entry of a PMD. The caller holds the mmap lock for read.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> Step<()> {
         let done = self.go_on(mm, space, cx, horizon);
-        if done == Step::Done(()) && mm.variant().numa_scan_pays {
+        if done == Step::Done(()) && mm.memory.variant().numa_scan_pays {
             self.pay(mm, cx);
         }
         done
     }
 
     fn go_on(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> Step<()> {
-        let rules = *mm.variant();
+        let rules = *mm.memory.variant();
         // Bound: each turn passes a PMD entry, or a VMA.
         loop {
             if let Some(chunk) = &mut self.chunk {
@@ -142,7 +142,7 @@ impl ScanWork {
             let all = PageRange { start, end: Vpn(end).min(vma.end()) };
             let spares_shared = !rules.numa_scans_shared;
             let spares_node = self.tick.filter(|_| self.is_alone && !rules.numa_hints_local && !is_shared(&vma));
-            let spares_node = spares_node.map(|tick| mm.node_of_cpu(tick.cpu));
+            let spares_node = spares_node.map(|tick| mm.memory.node_of_cpu(tick.cpu));
             let is_private = !is_shared(&vma);
             self.chunk = Some(Chunk { all, rest: all, spares_shared, spares_node, is_private, updated: 0 });
         }
@@ -185,7 +185,7 @@ impl Chunk {
                     space.split_pmd(mm, cx, slot);
                     self.rest.start = part.start;
                 }
-                Pmd::Huge(huge) if mm.variant().numa_groups => {
+                Pmd::Huge(huge) if mm.memory.variant().numa_groups => {
                     primitive::scan_mapped_frames(cx, 1);
                     let is_page = huge.is_accessible() && !huge.is_zero_page();
                     if is_page {
@@ -206,7 +206,7 @@ impl Chunk {
                 Pmd::Table(table) => {
                     primitive::scan_ptes(cx, part.pages());
                     primitive::scan_mapped_frames(cx, part.pages());
-                    self.updated += if mm.variant().numa_hints_by_table {
+                    self.updated += if mm.memory.variant().numa_hints_by_table {
                         self.mark_table(mm, space, cx, (table, part))
                     } else {
                         self.mark_each(mm, space, cx, (table, part))
@@ -228,9 +228,9 @@ impl Chunk {
     fn marks(&self, mm: &Mm, pte: Pte) -> bool {
         if pte.is_zero_page() {
             // A huge one has no mapcount, and is looked at no longer where that does not matter.
-            return pte.is_huge() && !self.spares_shared && !mm.variant().numa_spares_huge_zero;
+            return pte.is_huge() && !self.spares_shared && !mm.memory.variant().numa_spares_huge_zero;
         }
-        let is_file = matches!(mm.frames.get(pte.pfn()), Frame::File { .. });
+        let is_file = matches!(mm.memory.frames.get(pte.pfn()), Frame::File { .. });
         let mappings = if is_file { mm.mappings_of(pte.pfn()) } else { mm.frame_mappings(pte.pfn()) };
         !self.spares_shared || mappings == 1
     }
@@ -251,7 +251,7 @@ impl Chunk {
 
     /// Shall user code fault at a base page?
     fn hints(&self, mm: &Mm, page: Pfn) -> bool {
-        let (rules, is_file) = (mm.variant(), mm.frames.is_file(page));
+        let (rules, is_file) = (mm.memory.variant(), mm.memory.frames.is_file(page));
         let is_own = match rules.numa_hints_cow {
             NumaHintsCow::MappedOnce if self.is_private && is_file => mm.mappings_of(page) == 1,
             NumaHintsCow::MappedOnce if self.is_private => mm.frame_mappings(page) == 1,
@@ -262,13 +262,13 @@ impl Chunk {
             _ => true,
         };
         let is_dirty = || is_file && mm.is_page_dirty(page);
-        is_own && (rules.numa_hints_dirty || !is_dirty()) && self.spares_node != Some(mm.node_of(page))
+        is_own && (rules.numa_hints_dirty || !is_dirty()) && self.spares_node != Some(mm.memory.node_of(page))
     }
 
     /// Marks the pages of a table; if all of them are of one node, one fault will do for all of them (`change_pmd_protnuma`).
     fn mark_table(&self, mm: &Mm, space: &mut AddressSpace, cx: &mut Cx, (table, part): (TableId, PageRange)) -> u64 {
-        let by_pid = mm.variant().numa_private_by_pid;
-        let faults = mm.last_faults.as_ref().expect("a scan is of a kernel that balances");
+        let by_pid = mm.memory.variant().numa_private_by_pid;
+        let faults = mm.memory.last_faults().expect("a scan is of a kernel that balances");
         let (mut first, mut is_one, mut marked) = (None, true, Vec::new());
         for vpn in (part.start.0..part.end.0).map(Vpn) {
             let pte = space.tables.pte(table, vpn);
@@ -277,7 +277,7 @@ impl Chunk {
             }
             let last = by_pid.then(|| faults.get(pte.pfn(), units::Order::BASE));
             // With PIDs, the node is that of the last fault too.
-            let key = (if by_pid { None } else { Some(mm.node_of(pte.pfn())) }, last);
+            let key = (if by_pid { None } else { Some(mm.memory.node_of(pte.pfn())) }, last);
             is_one &= *first.get_or_insert(key) == key;
             if !pte.is_hinting() && self.marks(mm, pte) {
                 marked.push(vpn);

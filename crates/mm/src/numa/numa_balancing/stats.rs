@@ -4,6 +4,8 @@
 //!
 //! Faults as tasks count them since 3.13: by the node of the memory and by that of the CPU, together with those of the group.
 
+use memory::{cx::Cx, frame::ControlId, last_fault::Last, news::News};
+use rules::variant::{NumaFilter, NumaPlaces};
 use units::{NodeId, Picos, Time};
 
 use super::{
@@ -11,12 +13,7 @@ use super::{
     group::{ACTIVE_NODE_FRACTION, ByNode, Faults, GroupId},
     task::Fault,
 };
-use crate::{
-    Mm,
-    memory::{cx::Cx, frame::ControlId, last_fault::Last, news::News},
-    rules::variant::{NumaFilter, NumaPlaces},
-    space::address_space::AddressSpace,
-};
+use crate::{Mm, space::address_space::AddressSpace};
 
 /// A task whose memory is not where it runs tries to go there so often (`numa_migrate_retry`).
 const RETRY: Picos = Picos::from_secs(1);
@@ -84,8 +81,9 @@ impl TaskNuma {
 impl Mm {
     /// A fault was dealt with (`task_numa_fault`).
     pub(super) fn numa_fault_grouped(&mut self, space: &mut AddressSpace, cx: &Cx, fault: Fault) {
-        let (id, nodes) = (cx.control(), self.nodes.count());
-        let (here, on) = (self.nodes.place(self.node_of_cpu(cx.cpu())), self.nodes.place(fault.node));
+        let (id, nodes) = (cx.control(), self.memory.nodes().count());
+        let (here, on) =
+            (self.memory.nodes().place(self.memory.node_of_cpu(cx.cpu())), self.memory.nodes().place(fault.node));
         let numa = self.numa.as_mut().expect("only a kernel that balances has hinting faults of its own");
         let stats = &mut numa.task_mut(id).stats;
         if stats.faults.mem.is_empty() {
@@ -94,7 +92,7 @@ impl Mm {
         }
         let mut is_private = fault.last == Last::NOBODY || fault.last.may_be(id);
         if !is_private && !fault.is_read_only {
-            let has_mask = self.variant.numa_filter == NumaFilter::ActiveNodes;
+            let has_mask = self.memory.variant().numa_filter == NumaFilter::ActiveNodes;
             let active = if has_mask { (0..nodes).map(|place| place == here).collect() } else { Vec::new() };
             is_private = numa.join(id, (fault.last, fault.is_shared), active);
         }
@@ -104,7 +102,7 @@ impl Mm {
         let is_local = fault.is_local || (!is_private && is_within);
         let is_due = jiffies(cx.now()) > numa.task_mut(id).stats.retry;
         // Up to 4.18 it is placed at any fault, and tries to move at once.
-        let at_once = self.variant.numa_places == NumaPlaces::ByCapacity;
+        let at_once = self.memory.variant().numa_places == NumaPlaces::ByCapacity;
         let is_placed = (is_due || at_once) && self.numa_place_grouped(space, cx);
         if is_due || (at_once && is_placed) {
             self.numa_migrate_preferred(cx);
@@ -120,7 +118,7 @@ impl Mm {
 
     /// After a scan of all: the node that a task prefers, and its period (`task_numa_placement`). True if there is such a node.
     fn numa_place_grouped(&mut self, space: &mut AddressSpace, cx: &Cx) -> bool {
-        let (rules, id) = (self.variant, cx.control());
+        let (rules, id) = (self.memory.variant(), cx.control());
         let numa = self.numa.as_mut().expect("a task has faulted");
         if numa.task_mut(id).scan_seq == space.numa.seq {
             return false;
@@ -144,7 +142,7 @@ impl Mm {
         };
         let most = (0..counts.mem.len()).rev().max_by_key(|place| counts.at(*place)).filter(|it| counts.at(*it) > 0);
         if let Some(place) = most {
-            let node = self.nodes.ids().nth(place).expect("there is a count for each node");
+            let node = self.memory.nodes().ids().nth(place).expect("there is a count for each node");
             self.numa_prefer(id, node);
         }
         self.numa_adapt(space, id, cx.now(), types);
@@ -153,13 +151,13 @@ impl Mm {
 
     /// A task that runs on another node than the one it prefers tries to go there, from time to time.
     fn numa_migrate_preferred(&mut self, cx: &Cx) {
-        let here = self.node_of_cpu(cx.cpu());
+        let here = self.memory.node_of_cpu(cx.cpu());
         let task = self.numa.as_mut().expect("a task has faulted").task_mut(cx.control());
         let Some(preferred) = task.preferred else { return };
         let period = Picos::from_millis(task.period_ms).0.div_ceil(JIFFY.0);
         task.stats.retry = jiffies(cx.now()) + (RETRY.0 / JIFFY.0).min(period / 16);
         if preferred != here {
-            self.tell(News::Prefers(cx.control(), preferred));
+            self.memory.tell(News::Prefers(cx.control(), preferred));
         }
     }
 
@@ -168,19 +166,19 @@ impl Mm {
         let numa = self.numa.as_ref().expect("only a kernel that balances asks");
         let task = numa.task(id);
         let (is_unset, is_own) = (last == Last::NOBODY, last.may_be(id));
-        let is_young = self.variant.numa_moves_early && task.is_none_or(TaskNuma::is_young);
+        let is_young = self.memory.variant().numa_moves_early && task.is_none_or(TaskNuma::is_young);
         if is_young && (is_unset || is_own) {
             return true;
         }
         let was_on =
-            last.place().map(|cpu| self.node_of_cpu(units::CpuId(u32::try_from(cpu).expect("a CPU's number"))));
+            last.place().map(|cpu| self.memory.node_of_cpu(units::CpuId(u32::try_from(cpu).expect("a CPU's number"))));
         if was_on.is_some_and(|node| node != to) {
             return false;
         }
         let Some(group) = numa.group_of(id).filter(|_| !is_own) else { return true };
-        let (from, to) = (self.nodes.place(from), self.nodes.place(to));
+        let (from, to) = (self.memory.nodes().place(from), self.memory.nodes().place(to));
         let (by, at) = (|place| group.faults.by(place), |place| group.faults.at(place));
-        match self.variant.numa_filter {
+        match self.memory.variant().numa_filter {
             NumaFilter::Twice => true,
             NumaFilter::ActiveNodes => {
                 // Between two nodes that it uses, memory goes to where there is less of it.

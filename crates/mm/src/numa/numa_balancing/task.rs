@@ -1,14 +1,15 @@
 //! Linux: task_numa_fault(), task_numa_placement(), kernel/sched/fair.c (v3.10, and the series for v3.9).
 
+use memory::{
+    cx::Cx,
+    frame::{ControlId, SpaceId},
+    last_fault::Last,
+    news::News,
+};
 use units::{NodeId, Picos};
 
 use super::SLOWER_MS;
-use crate::{
-    Mm, SpaceId,
-    memory::{cx::Cx, frame::ControlId, last_fault::Last, news::News},
-    numa::numa_balancing::stats::Stats,
-    space::address_space::AddressSpace,
-};
+use crate::{Mm, numa::numa_balancing::stats::Stats, space::address_space::AddressSpace};
 
 /// The state of a task (`numa_*` of `struct task_struct`).
 #[derive(Clone, Debug, Default)]
@@ -93,12 +94,12 @@ impl Fault {
 impl Mm {
     /// A fault was dealt with (`task_numa_fault`).
     pub(super) fn numa_fault(&mut self, space: &mut AddressSpace, cx: &Cx, fault: Fault) {
-        let rules = self.variant;
+        let rules = *self.memory.variant();
         if rules.numa_groups {
             return self.numa_fault_grouped(space, cx, fault);
         }
-        let (id, nodes) = (cx.control(), self.nodes.count());
-        let place = self.nodes.place(fault.node);
+        let (id, nodes) = (cx.control(), self.memory.nodes().count());
+        let place = self.memory.nodes().place(fault.node);
         let numa = self.numa.as_mut().expect("only a kernel that balances has hinting faults of its own");
         let max_ms = numa.settings.period_max_ms(&rules);
         let task = numa.task_mut(id);
@@ -120,8 +121,8 @@ impl Mm {
 
     /// The first fault after a scan of all: which node does the task prefer (`task_numa_placement`)?
     fn numa_place(&mut self, space: &AddressSpace, cx: &Cx, id: ControlId) {
-        let rules = self.variant;
-        let here = self.node_of_cpu(cx.cpu());
+        let rules = *self.memory.variant();
+        let here = self.memory.node_of_cpu(cx.cpu());
         let settle_count = self.numa_settle_count();
         let numa = self.numa.as_mut().expect("asked for by its faults");
         if numa.task_mut(id).scan_seq == space.numa.seq {
@@ -139,7 +140,7 @@ impl Mm {
             return;
         }
         let Some(place) = task.decay(rules.numa_faults_by_scan) else { return };
-        let node = self.nodes.ids().nth(place).expect("there is a count for each node");
+        let node = self.memory.nodes().ids().nth(place).expect("there is a count for each node");
         if task.preferred == Some(node) {
             return;
         }
@@ -150,7 +151,7 @@ impl Mm {
             task.period_ms = (task.period_ms / 2).max(min_ms);
         }
         if rules.numa_moves_at_once && node != here {
-            self.tell(News::Prefers(id, node));
+            self.memory.tell(News::Prefers(id, node));
         }
     }
 }

@@ -4,24 +4,27 @@ mod filter;
 mod grouped;
 mod sharing;
 
+use memory::{
+    cost::Prices,
+    cx::{Circumstances, Cx},
+    event::{Counters, Event},
+    frame::{ControlId, SpaceId},
+    last_fault::Last,
+    news::News,
+    step::{Step, Wait},
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    mempolicy::Mempolicy,
+    variant::{Variant, named, patched},
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time, Vpn};
 
 use super::{Tick, task::Fault};
 use crate::{
-    ControlId, MachineSpec, Mm, NodeSpec, Settings, SpaceId, Spaces, ZoneKind, ZoneSpec,
+    Mm, Spaces,
     fault::{Access, FaultControl, FaultDone, touch::Touch},
-    memory::{
-        cost::Prices,
-        cx::{Circumstances, Cx},
-        event::{Counters, Event},
-        last_fault::Last,
-        news::News,
-        step::{Step, Wait},
-    },
-    rules::{
-        mempolicy::Mempolicy,
-        variant::{Variant, named, patched},
-    },
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         page_table::Pmd,
@@ -141,7 +144,7 @@ impl World {
 
     fn node_of(&mut self, vpn: Vpn) -> u32 {
         let pte = self.space().tables.lookup(vpn);
-        self.mm.node_of(pte.pfn()).0
+        self.mm.memory.node_of(pte.pfn()).0
     }
 
     fn count(&self, event: Event) -> u64 {
@@ -257,7 +260,7 @@ fn the_preferred_node_is_that_of_a_naive_twin() {
             pages << u32::from(is_moved);
         let known = world.mm.numa_preferred(ControlId(7)).map(|(node, _)| node.0);
         assert_eq!(known, preferred);
-        for news in world.mm.take_news() {
+        for news in world.mm.memory.take_news() {
             assert_eq!(news, News::Prefers(ControlId(7), NodeId(preferred.unwrap())));
             assert_ne!(preferred, Some(0), "it is there already");
             moves += 1;
@@ -284,8 +287,8 @@ fn periods_grow_with_what_does_not_move_and_are_those_of_a_whole_task_from_patch
         World::new(&patched("v3.9", &(1..=12).collect::<Vec<_>>()), &[("kernel.numa_balancing_scan_size_mb", "16")]);
     world.huge(31, 0);
     // 64 MiB are four windows; 2,560 MiB in a second are a window in 6.25 ms.
-    let windows = world.spaces.get(world.id).unwrap().numa_windows(16 << 8, world.mm.variant());
-    let (numa, rules) = (world.mm.numa.as_ref().unwrap(), world.mm.variant());
+    let windows = world.spaces.get(world.id).unwrap().numa_windows(16 << 8, world.mm.memory.variant());
+    let (numa, rules) = (world.mm.numa.as_ref().unwrap(), world.mm.memory.variant());
     assert_eq!((windows, numa.scan_min_ms(rules, windows), numa.scan_max_ms(rules, windows)), (4, 250, 150_000));
     assert_eq!(numa.scan_min_ms(rules, 1000), 6);
 }

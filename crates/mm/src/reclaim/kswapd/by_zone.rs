@@ -5,27 +5,27 @@
 //! Each zone has LRU lists of its own, so room is made in each: from the highest that lacks it down is looked for, from the
 //! lowest up is reclaimed.
 
+use memory::{
+    bell::{Rest, Wish},
+    cx::Cx,
+    event::Event,
+    frame::Holdings,
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+    step::{RUN, Step, Wait},
+    suitable::Suitable,
+};
+use rules::{
+    gfp::{Mark, Urgency},
+    zone::ZoneKind,
+};
 use units::{NodeId, Order};
 
 use super::{Run, SHORT_SLEEP};
 use crate::{
     Mm, Spaces,
     compact::CompactControl,
-    memory::{
-        bell::{Rest, Wish},
-        cx::Cx,
-        event::Event,
-        frame::Holdings,
-        lru_kind::LruKind,
-        pageblock::ZoneIndex,
-        step::{RUN, Step, Wait},
-        suitable::Suitable,
-    },
     reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
-    rules::{
-        gfp::{Mark, Urgency},
-        zone::ZoneKind,
-    },
 };
 
 /// No zone with lists is higher.
@@ -97,13 +97,13 @@ impl Balance {
 }
 
 /// Where a phase leads.
-type Next = crate::memory::step::Next<Phase, ()>;
+type Next = memory::step::Next<Phase, ()>;
 
 impl Mm {
     /// A run begins with what was asked for last.
     pub(super) fn begin_zone_run(&mut self, node: NodeId) -> Step<()> {
-        let nothing = self.no_wish(node);
-        let wish = self.nodes[node].kswapd.wish.take().unwrap_or(nothing);
+        let nothing = self.memory.no_wish(node);
+        let wish = self.memory.node_mut(node).kswapd.wish.take().unwrap_or(nothing);
         let turn = &mut self.kswapds[node].turn;
         (turn.run, turn.new) = (wish, wish);
         self.goes_on(node, Run::ByZone(Balance::new(wish)));
@@ -160,7 +160,7 @@ impl Mm {
     fn begin_zone_pass(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, run: &mut Balance) -> Next {
         (run.sc.reclaimed, run.attempted, run.goes_harder) = (0, 0, true);
         let mut found = None;
-        for zone in self.zones_up_to(node, TOP).collect::<Vec<_>>().into_iter().rev() {
+        for zone in self.memory.zones_up_to(node, TOP).collect::<Vec<_>>().into_iter().rev() {
             if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(zone) {
                 continue;
             }
@@ -168,8 +168,8 @@ impl Mm {
             if self.swap.is_on() && self.inactive_is_low(lruvec, false) {
                 self.shrink_active_list(spaces, cx, &run.sc, (lruvec, LruKind::ActiveAnon), RUN);
             }
-            if !self.zone_balanced(zone, run.sc.order, 0, ZoneKind::Dma) {
-                found = Some(self.zones[zone].kind);
+            if !self.memory.zone_balanced(zone, run.sc.order, 0, ZoneKind::Dma) {
+                found = Some(self.memory.zone(zone).kind);
                 break;
             }
             self.relieve_zone(zone);
@@ -177,27 +177,34 @@ impl Mm {
         let Some(end) = found else { return Next::Done(()) };
         run.end = end;
         let has_it = |zone: ZoneIndex| {
-            self.zones[zone].is_ok(run.sc.order, Mark::Low, run.wish.highest, Urgency::Normal, &self.variant)
+            self.memory.zone(zone).is_ok(
+                run.sc.order,
+                Mark::Low,
+                run.wish.highest,
+                Urgency::Normal,
+                self.memory.variant(),
+            )
         };
         // Since 4.6 that is left to kcompactd.
-        run.compacts =
-            run.sc.order > Order::BASE && !self.variant.kcompactd && !self.zones_up_to(node, end).any(has_it);
+        run.compacts = run.sc.order > Order::BASE
+            && !self.memory.variant().kcompactd
+            && !self.memory.zones_up_to(node, end).any(has_it);
         Next::Phase(Phase::Zones { next: ZoneIndex::FIRST })
     }
 
     /// The next zone that needs something (the first half of `kswapd_shrink_zone`).
     fn begin_kswapd_zone(&mut self, node: NodeId, run: &mut Balance, next: ZoneIndex) -> Next {
-        for at in self.zones_up_to(node, run.end).filter(|at| *at >= next).collect::<Vec<_>>() {
+        for at in self.memory.zones_up_to(node, run.end).filter(|at| *at >= next).collect::<Vec<_>>() {
             if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(at) {
                 continue;
             }
             run.sc.scanned = 0;
-            run.sc.to_reclaim = self.zones[at].mark(Mark::High).max(RUN);
+            run.sc.to_reclaim = self.memory.zone(at).mark(Mark::High).max(RUN);
             // More than compaction needs would only drive out what is of use.
             let is_compactable = run.sc.order > Order::BASE
-                && self.compaction_suitable(at, run.sc.order, run.end, Urgency::Normal) != Suitable::Skipped;
+                && self.memory.compaction_suitable(at, run.sc.order, run.end, Urgency::Normal) != Suitable::Skipped;
             let order = if is_compactable { Order::BASE } else { run.sc.order };
-            if self.zone_balanced(at, order, self.balance_gap(at), run.end) {
+            if self.memory.zone_balanced(at, order, self.balance_gap(at), run.end) {
                 run.goes_harder = false;
                 continue;
             }
@@ -207,7 +214,7 @@ impl Mm {
     }
 
     fn scan_kswapd_zone(&self, run: &Balance, at: ZoneIndex, order: Order) -> Phase {
-        let scan = NodeScan::of_zone(self, at, self.zones[at].kind == run.end, &run.sc);
+        let scan = NodeScan::of_zone(self, at, self.memory.zone(at).kind == run.end, &run.sc);
         Phase::Zone { at, order, scan, before: run.sc.reclaimed }
     }
 
@@ -217,8 +224,8 @@ impl Mm {
             return Next::Later(self.scan_kswapd_zone(run, at, order));
         }
         run.attempted += run.sc.to_reclaim;
-        self.zones[at].reclaim.meets_writeback = false;
-        if self.is_reclaimable(at) && self.zone_balanced(at, order, 0, run.end) {
+        self.memory.zone_mut(at).reclaim.meets_writeback = false;
+        if self.is_reclaimable(at) && self.memory.zone_balanced(at, order, 0, run.end) {
             self.relieve_zone(at);
         }
         run.goes_harder &= run.sc.scanned < run.sc.to_reclaim;
@@ -261,7 +268,7 @@ impl Mm {
             }
             return Next::Later(Phase::Compact { next: next.next(), run: None });
         }
-        let Some(at) = self.zones_up_to(node, TOP).find(|at| *at >= next) else {
+        let Some(at) = self.memory.zones_up_to(node, TOP).find(|at| *at >= next) else {
             return self.after_zone_pass(node, run);
         };
         self.zone_compacts[at].consider(order);
@@ -275,19 +282,19 @@ impl Mm {
 
     /// A zone that has a block above its Low mark need not be spared any more.
     fn note_compacted(&mut self, at: ZoneIndex, order: Order) {
-        if self.zones[at].is_ok(order, Mark::Low, ZoneKind::Dma, Urgency::Normal, &self.variant) {
+        if self.memory.zone(at).is_ok(order, Mark::Low, ZoneKind::Dma, Urgency::Normal, self.memory.variant()) {
             self.zone_compacts[at].reset_deferral(order, false);
         }
     }
 
     /// The run is over: is there something new, or may it sleep (the loop of `kswapd`)?
     fn end_zone_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance) -> Step<()> {
-        let nothing = self.no_wish(node);
+        let nothing = self.memory.no_wish(node);
         let turn = &mut self.kswapds[node].turn;
         turn.balanced = Wish { order: run.sc.order, highest: run.end };
         // What a run has failed at, the same again would too.
         if turn.balanced.highest >= turn.new.highest && turn.balanced.order == turn.new.order {
-            turn.new = self.nodes[node].kswapd.wish.take().unwrap_or(nothing);
+            turn.new = self.memory.node_mut(node).kswapd.wish.take().unwrap_or(nothing);
         }
         if turn.run.order < turn.new.order || turn.run.highest > turn.new.highest {
             turn.run = turn.new;
@@ -300,7 +307,7 @@ impl Mm {
         if !self.node_balanced(node, rests) {
             return self.refuse_sleep(cx, node);
         }
-        self.nodes[node].kswapd.rest = Rest::Napping;
+        self.memory.node_mut(node).kswapd.rest = Rest::Napping;
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 
@@ -322,7 +329,7 @@ impl Mm {
 
     /// A zone has room again: nothing that was met in it counts any more.
     fn relieve_zone(&mut self, zone: ZoneIndex) {
-        let flags = &mut self.zones[zone].reclaim;
+        let flags = &mut self.memory.zone_mut(zone).reclaim;
         (flags.is_congested, flags.meets_dirty) = (false, false);
     }
 
@@ -330,10 +337,11 @@ impl Mm {
     /// as such.
     fn node_balanced(&self, node: NodeId, wish: Wish) -> bool {
         let (mut managed, mut balanced) = (0, 0);
-        for zone in self.zones_up_to(node, wish.highest) {
-            let its = self.zones[zone].managed;
+        for zone in self.memory.zones_up_to(node, wish.highest) {
+            let its = self.memory.zone(zone).managed;
             managed += its;
-            if !self.is_reclaimable(zone) || self.zone_balanced(zone, wish.order, 0, self.zones[zone].kind) {
+            if !self.is_reclaimable(zone) || self.memory.zone_balanced(zone, wish.order, 0, self.memory.zone(zone).kind)
+            {
                 balanced += its;
             } else if wish.order == Order::BASE {
                 return false;

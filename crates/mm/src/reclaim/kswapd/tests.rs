@@ -1,11 +1,13 @@
+use memory::{cost::Prices, event::Counters, news::Daemon, pageblock::ZoneIndex};
+use rules::{
+    gfp::AllocRequest,
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::Settings,
+};
 use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
-use crate::{
-    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec,
-    memory::{cost::Prices, event::Counters, news::Daemon, pageblock::ZoneIndex},
-    rules::variant::named,
-};
 
 fn machine() -> Mm {
     machine_of("v6.1")
@@ -27,13 +29,13 @@ fn at<T>(mm: &mut Mm, counters: &mut Counters, now: u64, body: impl FnOnce(&mut 
 fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
     let (mut mm, mut counters) = (machine(), Counters::default());
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
-    let marks = mm.zones()[0].marks;
+    let marks = mm.memory.zones()[0].marks;
     let mut taken = Vec::new();
-    while !mm.has_woken(Daemon::Kswapd) {
-        taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap());
+    while !mm.memory.has_woken(Daemon::Kswapd) {
+        taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &request)).unwrap());
     }
-    assert!(mm.zones()[0].buddy.free_frames() <= marks.low.0, "not before the Low mark");
-    assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
+    assert!(mm.memory.zones()[0].buddy.free_frames() <= marks.low.0, "not before the Low mark");
+    assert_eq!(mm.memory.take_woken(Daemon::Kswapd), [NodeId(0)]);
     let mut passes = 0;
     let wait = loop {
         match at(&mut mm, &mut counters, 7, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))) {
@@ -42,14 +44,17 @@ fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
             Step::Done(()) => unreachable!("a daemon has no end"),
         }
     };
-    assert_eq!((passes, mm.nodes[NodeId(0)].kswapd.failures(), counters.get(Event::Pageoutrun)), (16 * 12 - 1, 16, 16));
+    assert_eq!(
+        (passes, mm.memory.node(NodeId(0)).kswapd.failures(), counters.get(Event::Pageoutrun)),
+        (16 * 12 - 1, 16, 16)
+    );
     assert_eq!(wait, Wait::Until(Time(7) + SHORT_SLEEP));
     assert_eq!(
         at(&mut mm, &mut counters, 8, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))),
         Step::Block(Wait::Queue)
     );
-    taken.push(at(&mut mm, &mut counters, 9, |mm, cx| mm.alloc(cx, &request)).unwrap());
-    assert!(!mm.has_woken(Daemon::Kswapd), "hopeless: left alone");
+    taken.push(at(&mut mm, &mut counters, 9, |mm, cx| mm.memory.alloc(cx, &request)).unwrap());
+    assert!(!mm.memory.has_woken(Daemon::Kswapd), "hopeless: left alone");
 }
 
 #[test]
@@ -57,15 +62,15 @@ fn it_sleeps_again_when_the_memory_has_come_back() {
     let (mut mm, mut counters) = (machine(), Counters::default());
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
     let mut taken = Vec::new();
-    while !mm.has_woken(Daemon::Kswapd) {
-        taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap());
+    while !mm.memory.has_woken(Daemon::Kswapd) {
+        taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &request)).unwrap());
     }
     for pfn in taken {
-        at(&mut mm, &mut counters, 0, |mm, cx| mm.free(cx, pfn, Order::BASE));
+        at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.free(cx, pfn, Order::BASE));
     }
     let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)));
-    assert_eq!((mm.nodes[NodeId(0)].kswapd.failures(), counters.get(Event::Pageoutrun)), (0, 1));
+    assert_eq!((mm.memory.node(NodeId(0)).kswapd.failures(), counters.get(Event::Pageoutrun)), (0, 1));
 }
 
 #[test]
@@ -74,20 +79,20 @@ fn while_it_reclaims_a_cpu_keeps_four_batches() {
         let (mut mm, mut counters) = (machine_of(rules), Counters::default());
         let request = AllocRequest::gfp_highuser_movable(NodeId(0));
         let mut taken = Vec::new();
-        while !mm.has_woken(Daemon::Kswapd) {
-            taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap());
+        while !mm.memory.has_woken(Daemon::Kswapd) {
+            taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &request)).unwrap());
         }
         let mut free = |mm: &mut Mm, frames: usize| {
             for pfn in taken.drain(..frames) {
-                at(mm, &mut counters, 1, |mm, cx| mm.free(cx, pfn, Order::BASE));
+                at(mm, &mut counters, 1, |mm, cx| mm.memory.free(cx, pfn, Order::BASE));
             }
-            mm.zones()[0].pcps[0].count()
+            mm.memory.zones()[0].pcps[0].count()
         };
         let before = free(&mut mm, 100);
         at(&mut mm, &mut Counters::default(), 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
-        assert!(!mm.nodes[NodeId(0)].kswapd.is_asleep(), "what the CPU keeps is not free");
+        assert!(!mm.memory.node(NodeId(0)).kswapd.is_asleep(), "what the CPU keeps is not free");
         let during = free(&mut mm, 400);
-        while !mm.nodes[NodeId(0)].kswapd.is_asleep() {
+        while !mm.memory.node(NodeId(0)).kswapd.is_asleep() {
             at(&mut mm, &mut Counters::default(), 2, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
         }
         (before, during, free(&mut mm, 900))
@@ -109,56 +114,59 @@ fn a_fallback_into_part_of_a_pageblock_raises_the_marks_and_wakes_it() {
     let mut mm = Mm::new(&spec, *named("v6.1"), &Settings { min_free_kbytes: 128, ..Settings::default() });
     let (user, kernel) = (AllocRequest::gfp_highuser_movable(NodeId(0)), AllocRequest::gfp_kernel(NodeId(0)));
     // Until less than a pageblock is free, all of it Movable.
-    while mm.zones()[0].buddy.free_frames() > 256 {
-        at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &user)).unwrap();
+    while mm.memory.zones()[0].buddy.free_frames() > 256 {
+        at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &user)).unwrap();
     }
     assert_eq!(
-        (mm.zones()[0].boost, counters.get(Event::SimExtfragFragmenting), mm.has_woken(Daemon::Kswapd)),
+        (mm.memory.zones()[0].boost, counters.get(Event::SimExtfragFragmenting), mm.memory.has_woken(Daemon::Kswapd)),
         (0, 0, false)
     );
-    at(&mut mm, &mut counters, 1, |mm, cx| mm.alloc(cx, &kernel)).unwrap();
+    at(&mut mm, &mut counters, 1, |mm, cx| mm.memory.alloc(cx, &kernel)).unwrap();
     assert!(counters.get(Event::SimExtfragFragmenting) > 0);
-    assert_eq!(mm.zones()[0].boost, 512, "a pageblock, which is more than half of the High mark");
-    assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
+    assert_eq!(mm.memory.zones()[0].boost, 512, "a pageblock, which is more than half of the High mark");
+    assert_eq!(mm.memory.take_woken(Daemon::Kswapd), [NodeId(0)]);
 }
 
 #[test]
 fn a_boost_has_a_ceiling_and_ends_with_the_run() {
     let (mut mm, mut counters) = (machine(), Counters::default());
-    let high = mm.zones()[0].marks.high.0;
+    let high = mm.memory.zones()[0].marks.high.0;
     let ceiling = high * 15_000 / 10_000;
-    let rules = *mm.variant();
-    mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
-    mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules);
-    assert_eq!(mm.zones()[0].boost, 512);
-    mm.zones[ZoneIndex(0)].buddy.broken_up = 100;
-    assert!(mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules));
-    assert_eq!((mm.zones()[0].boost, mm.zones()[0].mark(Mark::Low)), (ceiling, mm.zones()[0].marks.low.0 + ceiling));
-    mm.zones[ZoneIndex(0)].is_boosted = true;
+    let rules = *mm.memory.variant();
+    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
+    mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), &rules);
+    assert_eq!(mm.memory.zones()[0].boost, 512);
+    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 100;
+    assert!(mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), &rules));
+    assert_eq!(
+        (mm.memory.zones()[0].boost, mm.memory.zones()[0].mark(Mark::Low)),
+        (ceiling, mm.memory.zones()[0].marks.low.0 + ceiling)
+    );
+    mm.memory.zone_mut(ZoneIndex(0)).is_boosted = true;
     let request = AllocRequest::gfp_highuser_movable(NodeId(0)).of_order(Order(4));
-    at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &request)).unwrap();
-    assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)], "though all is balanced");
+    at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &request)).unwrap();
+    assert_eq!(mm.memory.take_woken(Daemon::Kswapd), [NodeId(0)], "though all is balanced");
     // What is raised meanwhile stays.
     let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)), "nothing could go gently");
-    assert_eq!((mm.zones()[0].boost, counters.get(Event::Pageoutrun)), (0, 1));
-    assert_eq!(mm.nodes[NodeId(0)].kswapd.failures(), 1);
+    assert_eq!((mm.memory.zones()[0].boost, counters.get(Event::Pageoutrun)), (0, 1));
+    assert_eq!(mm.memory.node(NodeId(0)).kswapd.failures(), 1);
 }
 
 #[test]
 fn small_zones_are_not_boosted_and_nobody_is_with_a_factor_of_zero() {
     let (mut mm, rules) = (machine(), *named("v6.1"));
-    mm.zones[ZoneIndex(0)].managed = 4 * 512 - 1;
-    mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
-    assert!(!mm.zones[ZoneIndex(0)].boost_marks(Order(9), &rules));
-    assert_eq!(mm.zones()[0].boost, 0);
-    mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
-    mm.zones[ZoneIndex(0)].boost_marks(Order(9), named("v5.0"));
-    assert_eq!(mm.zones()[0].boost, 512, "before 5.7");
-    (mm.zones[ZoneIndex(0)].boost, mm.zones[ZoneIndex(0)].boost_factor) = (0, 0);
-    mm.zones[ZoneIndex(0)].buddy.broken_up = 1;
-    mm.zones[ZoneIndex(0)].boost_marks(Order(9), named("v5.0"));
-    assert_eq!(mm.zones()[0].boost, 0);
+    mm.memory.zone_mut(ZoneIndex(0)).managed = 4 * 512 - 1;
+    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
+    assert!(!mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), &rules));
+    assert_eq!(mm.memory.zones()[0].boost, 0);
+    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
+    mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), named("v5.0"));
+    assert_eq!(mm.memory.zones()[0].boost, 512, "before 5.7");
+    (mm.memory.zone_mut(ZoneIndex(0)).boost, mm.memory.zone_mut(ZoneIndex(0)).boost_factor) = (0, 0);
+    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
+    mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), named("v5.0"));
+    assert_eq!(mm.memory.zones()[0].boost, 0);
 }
 
 #[test]
@@ -172,9 +180,9 @@ fn from_5_0_to_5_2_slab_is_spared_while_only_raised_marks_ask_for_room() {
         let highest = ZoneKind::Movable;
         // Without a boost, for an order that there is not.
         let order = if is_boosted { Order::BASE } else { Order(11) };
-        mm.zones[ZoneIndex(0)].boost = if is_boosted { 512 } else { 0 };
+        mm.memory.zone_mut(ZoneIndex(0)).boost = if is_boosted { 512 } else { 0 };
         at(&mut mm, &mut counters, 0, |mm, cx| {
-            mm.wake_kswapd(cx, NodeId(0), order, highest);
+            mm.memory.wake_kswapd(cx, NodeId(0), order, highest);
             mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0))
         });
         match &mm.kswapds[NodeId(0)].run {
@@ -190,11 +198,11 @@ fn from_5_0_to_5_2_slab_is_spared_while_only_raised_marks_ask_for_room() {
 #[test]
 fn kcompactd_is_not_woken_in_its_place_where_marks_are_raised() {
     let mut mm = machine();
-    let is_left = |mm: &Mm| mm.is_left_to_kcompactd(NodeId(0), Order(9), ZoneKind::Movable);
+    let is_left = |mm: &Mm| mm.memory.is_left_to_kcompactd(NodeId(0), Order(9), ZoneKind::Movable);
     assert!(is_left(&mm), "it is balanced");
-    mm.zones[ZoneIndex(0)].boost = 1;
+    mm.memory.zone_mut(ZoneIndex(0)).boost = 1;
     assert!(!is_left(&mm), "kswapd has something to do");
-    mm.nodes[NodeId(0)].kswapd.failures = RETRIES_MAX;
+    mm.memory.node_mut(NodeId(0)).kswapd.failures = RETRIES_MAX;
     assert!(is_left(&mm), "it has given up");
 }
 
@@ -209,14 +217,14 @@ fn who_breaks_up_a_pageblock_wakes_kswapd() {
         let mut mm = Mm::new(&spec, *named(rules), &settings);
         // Between Low and High: nobody else would wake it.
         let user = AllocRequest::gfp_highuser_movable(NodeId(0));
-        while mm.zones()[0].buddy.free_frames() > mm.zones()[0].marks.high.0 {
-            at(&mut mm, &mut counters, 0, |mm, cx| mm.alloc(cx, &user)).unwrap();
+        while mm.memory.zones()[0].buddy.free_frames() > mm.memory.zones()[0].marks.high.0 {
+            at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &user)).unwrap();
         }
-        assert!(mm.zones()[0].buddy.free_frames() < 512 && !mm.has_woken(Daemon::Kswapd));
-        at(&mut mm, &mut counters, 1, |mm, cx| mm.alloc(cx, &request)).unwrap();
+        assert!(mm.memory.zones()[0].buddy.free_frames() < 512 && !mm.memory.has_woken(Daemon::Kswapd));
+        at(&mut mm, &mut counters, 1, |mm, cx| mm.memory.alloc(cx, &request)).unwrap();
         assert!(counters.get(Event::SimExtfragFragmenting) > 0, "{rules}");
-        assert!(!mm.zones()[0].is_boosted, "{rules}: and nobody wakes it later for that");
-        mm.has_woken(Daemon::Kswapd)
+        assert!(!mm.memory.zones()[0].is_boosted, "{rules}: and nobody wakes it later for that");
+        mm.memory.has_woken(Daemon::Kswapd)
     };
     let kernel = AllocRequest::gfp_kernel(NodeId(0));
     let quiet = AllocRequest { wakes_kswapd: false, ..kernel };
@@ -240,7 +248,7 @@ fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_r
             at(&mut mm, &mut counters, 0, |mm, cx| mm.add_clean_page(cx, index));
         }
         // What there is is less than half of so high a mark.
-        mm.zones[ZoneIndex(0)].boost = if has_reserves { 0 } else { 1 << 20 };
+        mm.memory.zone_mut(ZoneIndex(0)).boost = if has_reserves { 0 } else { 1 << 20 };
         mm.kswapds[NodeId(0)].has_sleepers = true;
         let mut run = Balance::new(Wish { order: Order::BASE, highest: ZoneKind::Movable }, (false, false));
         run.boost = boost;
@@ -248,8 +256,8 @@ fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_r
         run.sc.scanned = if is_enough { 100 } else { 99 };
         let step = at(&mut mm, &mut counters, 0, |mm, cx| mm.end_pass(cx, NodeId(0), run, 0));
         assert_eq!(step, Step::More, "the run is not over: who goes to sleep tells everybody");
-        assert_eq!(mm.kswapds[NodeId(0)].has_sleepers, !mm.has_news());
-        mm.take_passed() == [NodeId(0)]
+        assert_eq!(mm.kswapds[NodeId(0)].has_sleepers, !mm.memory.has_news());
+        mm.memory.take_passed() == [NodeId(0)]
     };
     assert!(is_told(512, DEF_PRIORITY, true, false), "it has looked at enough");
     assert!(is_told(512, DEF_PRIORITY - 2, false, false), "it may look at no more");
@@ -261,12 +269,12 @@ fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_r
 /// The request that a run serves which begins when kswapd is woken: the order, and the highest zone.
 fn begun(rules: &str, rest: Rest, wish: Option<Wish>) -> (u8, ZoneKind) {
     let (mut mm, mut counters) = (machine_of(rules), Counters::default());
-    let bell = &mut mm.nodes[NodeId(0)].kswapd;
+    let bell = &mut mm.memory.node_mut(NodeId(0)).kswapd;
     (bell.rest, bell.wish) = (rest, wish);
     bell.last = Wish { order: Order(3), highest: ZoneKind::Dma32 };
-    at(&mut mm, &mut counters, 0, |mm, cx| mm.nudge_kswapd(cx, NodeId(0)));
-    assert_eq!(mm.take_woken(Daemon::Kswapd), [NodeId(0)]);
-    let bell = &mm.nodes[NodeId(0)].kswapd;
+    at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.nudge_kswapd(cx, NodeId(0)));
+    assert_eq!(mm.memory.take_woken(Daemon::Kswapd), [NodeId(0)]);
+    let bell = &mm.memory.node(NodeId(0)).kswapd;
     assert_eq!((bell.rest, bell.wish), (Rest::Awake, None), "it was woken");
     (bell.last.order.0, bell.last.highest)
 }
@@ -292,7 +300,7 @@ fn a_run_in_vain_is_followed_by_one_for_dma_alone_up_to_5_1() {
         let (mut mm, mut counters) = (machine_of(rules), Counters::default());
         let wish = Wish { order: Order(3), highest: ZoneKind::Movable };
         at(&mut mm, &mut counters, 0, |mm, cx| mm.begin_again(cx, NodeId(0), wish));
-        let bell = &mm.nodes[NodeId(0)].kswapd;
+        let bell = &mm.memory.node(NodeId(0)).kswapd;
         assert_eq!((bell.rest, bell.wish), (Rest::Awake, None), "it begins again");
         (bell.last.order.0, bell.last.highest)
     };
@@ -315,13 +323,13 @@ fn fragmented(rules: &str, room: u64) -> Mm {
     let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
     let mut taken = Vec::new();
-    while mm.zones()[1].buddy.free_frames() > 2 * mm.zones()[1].marks.high.0 {
-        taken.push(mm.alloc(&mut cx, &request).unwrap());
+    while mm.memory.zones()[1].buddy.free_frames() > 2 * mm.memory.zones()[1].marks.high.0 {
+        taken.push(mm.memory.alloc(&mut cx, &request).unwrap());
     }
     for pfn in taken.into_iter().filter(|pfn| pfn.0 % 2 == 0) {
-        mm.free(&mut cx, pfn, Order::BASE);
+        mm.memory.free(&mut cx, pfn, Order::BASE);
     }
-    let dma = &mut mm.zones[DMA];
+    let dma = mm.memory.zone_mut(DMA);
     dma.marks.high.0 = dma.buddy.free_frames() - dma.protection[ZoneKind::Normal as usize] - room;
     mm
 }
@@ -331,12 +339,12 @@ fn from_4_8_to_4_11_every_zone_has_room_before_kswapd_wakes_kcompactd() {
     let asked = Wish { order: Order(9), highest: ZoneKind::Normal };
     let ended = |rules: &str, room: u64| {
         let (mut mm, mut counters) = (fragmented(rules, room), Counters::default());
-        assert!(mm.zones[DMA].protection[ZoneKind::Normal as usize] > 0, "what DMA keeps counts");
+        assert!(mm.memory.zone(DMA).protection[ZoneKind::Normal as usize] > 0, "what DMA keeps counts");
         // It has reclaimed enough for compaction, and gone on for single frames.
         let mut run = Balance::new(asked, (false, false));
         run.sc.order = Order::BASE;
         let step = at(&mut mm, &mut counters, 7, |mm, cx| mm.end_run(cx, NodeId(0), &run, false));
-        (step, mm.has_woken(Daemon::Kcompactd), counters.get(Event::KswapdHighWmarkHitQuickly))
+        (step, mm.memory.has_woken(Daemon::Kcompactd), counters.get(Event::KswapdHighWmarkHitQuickly))
     };
     let sleeps = (Step::Block(Wait::Until(Time(7) + SHORT_SLEEP)), true, 0);
     for rules in ["v4.8", "v4.12", "v6.1"] {
@@ -359,7 +367,10 @@ fn kswapd_of_4_8_sleeps_without_kcompactd_where_dma_lacks_room_for_others() {
     assert_eq!(step, Step::More);
     let step = at(&mut mm, &mut counters, 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert_eq!(step, Step::Block(Wait::Until(Time(1) + SHORT_SLEEP)));
-    assert_eq!((mm.has_woken(Daemon::Kcompactd), mm.nodes[NodeId(0)].kswapd.last.highest), (false, ZoneKind::Dma));
+    assert_eq!(
+        (mm.memory.has_woken(Daemon::Kcompactd), mm.memory.node(NodeId(0)).kswapd.last.highest),
+        (false, ZoneKind::Dma)
+    );
 }
 
 #[test]
@@ -371,7 +382,7 @@ fn a_run_rests_on_what_was_asked_for_and_up_to_4_11_on_nothing_else() {
         ("v5.2", ZoneKind::Dma32, ZoneKind::Dma),
     ] {
         let mm = machine_of(rules);
-        let rests = |asked| mm.rests_on(asked, ZoneKind::Dma32);
+        let rests = |asked| mm.memory.rests_on(asked, ZoneKind::Dma32);
         assert_eq!(rests(None), Wish { order: Order::BASE, highest: unasked }, "{rules}");
         assert_eq!(rests(Some(dma)), Wish { order: Order(3), highest: lower }, "{rules}");
         assert_eq!(rests(Some(normal)), normal, "{rules}");

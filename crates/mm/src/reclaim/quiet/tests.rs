@@ -1,19 +1,23 @@
 //! Passes over lists of pinned pages, in runs and step by step: everything comes to the same, also the time.
 
+use memory::{
+    cost::Prices,
+    event::Counters,
+    step::{Step, Wait},
+    zone_state::ZoneState,
+};
+use rules::{
+    gfp::{AllocRequest, Mark},
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::{Settings, ZoneKind},
+};
 use units::{Bytes, BytesPerSecond, CpuId, NodeId, Order, Picos, Time};
 
 use super::*;
 use crate::{
-    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     fault::{Access, gup::Pin, touch::Touch},
-    memory::{
-        cost::Prices,
-        event::Counters,
-        step::{Step, Wait},
-        zone_state::ZoneState,
-    },
     reclaim::DirectReclaim,
-    rules::{gfp::Mark, variant::named},
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         unmap::Unmap,
@@ -141,8 +145,8 @@ impl World {
         for event in Event::ALL {
             assert_eq!(self.counters.get(*event), other.counters.get(*event), "{what}: {}", event.name());
         }
-        for pfn in (0..self.mm.frames.len()).map(Pfn) {
-            assert_eq!(self.mm.frames.raw(pfn), other.mm.frames.raw(pfn), "{what}: frame {pfn}");
+        for pfn in (0..self.mm.memory.frames.len()).map(Pfn) {
+            assert_eq!(self.mm.memory.frames.raw(pfn), other.mm.memory.frames.raw(pfn), "{what}: frame {pfn}");
         }
         for (mine, yours) in self.mm.lru.lruvecs().iter().zip(other.mm.lru.lruvecs()) {
             for kind in LruKind::ALL {
@@ -151,7 +155,7 @@ impl World {
             let recent = |of: &crate::folio::lru::Lruvec| of.recent.map(|recent| (recent.scanned, recent.rotated));
             assert_eq!((recent(mine), mine.cost), (recent(yours), yours.cost), "{what}");
         }
-        for zone in self.mm.zones.indices() {
+        for zone in self.mm.memory.zone_indices() {
             let sizes = |mm: &Mm| LruKind::ALL.map(|kind| mm.lru.zone_frames(zone, kind));
             assert_eq!(sizes(&self.mm), sizes(&other.mm), "{what}: zone {zone:?}");
         }
@@ -187,7 +191,7 @@ fn full(rules: &str) -> World {
     world.act(Act::Pin(SpaceId(0), huge), &mut || 0);
     world.mm.thp.enabled = ThpEnabled::Never;
     // So few frames are left that there is no huge page and compaction cannot begin: reclaim goes on to the last priority.
-    let sum = |of: fn(&ZoneState) -> u64| world.mm.zones.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&ZoneState) -> u64| world.mm.memory.zones().iter().map(of).sum::<u64>();
     let spare = sum(|zone| zone.buddy.free_frames()) - sum(|zone| zone.mark(Mark::Low));
     assert!(spare > 100, "{rules}: there is more to be filled");
     let base = world.map(SpaceId(1), spare - 100).unwrap();

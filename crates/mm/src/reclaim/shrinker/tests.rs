@@ -1,14 +1,14 @@
+use memory::{cost::Prices, event::Counters, frame::FrameFlag};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
 use crate::{
     fault::{Access, FaultDone, touch::Touch},
-    memory::{cost::Prices, event::Counters, frame::FrameFlag},
-    rules::{
-        machine::{MachineSpec, NodeSpec, ZoneSpec},
-        variant::named,
-        zone::{Settings, ZoneKind},
-    },
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         vma::PageRange,
@@ -99,14 +99,14 @@ fn huge_pages_that_lost_a_part_are_split_one_by_one_when_memory_is_short() {
     for n in 0..5 {
         space.munmap(&mut mm, &mut cx, PageRange::new(start.plus(n * huge), 100)).unwrap();
     }
-    let free = |mm: &Mm| mm.zones()[0].buddy.free_frames() + u64::from(mm.zones()[0].pcps[0].count());
+    let free = |mm: &Mm| mm.memory.zones()[0].buddy.free_frames() + u64::from(mm.memory.zones()[0].pcps[0].count());
     let before = free(&mm);
     // Half of five is less than all of them.
     assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 2), mm.deferred_split_count()), (1, 5));
     let (_, head) = mm.next_deferred_split(NodeId(0), mm.deferred_split_place(NodeId(0), 1)).unwrap();
-    mm.frames.mark(head, FrameFlag::Locked, true);
+    mm.memory.frames.mark(head, FrameFlag::Locked, true);
     assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 0), mm.deferred_split_count()), (6, 1));
-    mm.frames.mark(head, FrameFlag::Locked, false);
+    mm.memory.frames.mark(head, FrameFlag::Locked, false);
     assert_eq!(counters.get(Event::SlabsScanned), 10, "twice what there is");
     assert_eq!(free(&mm) - before, 4 * 100, "somebody had the first of them locked");
     assert_eq!((counters.get(Event::ThpSplitPage), counters.get(Event::ThpSplitPageFailed) > 0), (4, true));
@@ -134,7 +134,7 @@ fn a_cache_of_few_objects_is_spared_but_in_4_19_and_4_20() {
     assert_eq!(usual.share(1000, 0, all), (128, 128));
     assert_eq!(usual.share(100, 0, all), (100, 100));
     assert_eq!((usual.share(10_000, 300, old), usual.share(10_000, 300, new)), ((4, 304), (4, 4)));
-    let least = |name: &str| crate::rules::variant::named(name).slab_scans_a_batch;
+    let least = |name: &str| rules::variant::named(name).slab_scans_a_batch;
     assert_eq!(["v4.17", "v4.19", "v4.20", "v5.0"].map(least), [false, true, true, false]);
 }
 

@@ -1,11 +1,14 @@
+use memory::{cost::Prices, event::Counters, frame::SpaceId, lru_kind::LruKind, step::Step};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Time};
 
 use super::*;
 use crate::{
-    MachineSpec, NodeSpec, Settings, SpaceId, ZoneKind, ZoneSpec,
     fault::{Access, touch::Touch},
-    memory::{cost::Prices, event::Counters, lru_kind::LruKind, step::Step},
-    rules::variant::named,
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         vma::PageRange,
@@ -35,7 +38,7 @@ impl World {
             *named(rules),
             &Settings { min_free_kbytes: 0, watermark_boost_factor: 0, ..Settings::default() },
         );
-        mm.frames.keep_contents(7);
+        mm.memory.frames.keep_contents(7);
         Self { mm, spaces: Spaces::default(), counters: Counters::default() }
     }
 
@@ -81,23 +84,24 @@ fn a_half_mapped_huge_page_gives_back_the_other_half() {
     let range = world.written(id, 3);
     let heads: Vec<Pfn> = (0..3).map(|n| world.head(id, range.start.plus(n * HUGE))).collect();
     for n in 0..512 {
-        world.mm.frames.store(heads[1].plus(n), u64::from(n) + 1000);
+        world.mm.memory.frames.store(heads[1].plus(n), u64::from(n) + 1000);
     }
     world.unmap(id, PageRange::new(range.start.plus(HUGE), HUGE / 2));
     assert_eq!(world.mm.deferred_split_count(), 1);
-    let free = world.mm.zones()[0].buddy.free_frames() + u64::from(world.mm.zones()[0].pcps[0].count());
+    let free = world.mm.memory.zones()[0].buddy.free_frames() + u64::from(world.mm.memory.zones()[0].pcps[0].count());
     assert_eq!(world.with(|mm, spaces, cx| mm.split_deferred(spaces, cx, heads[1])), Some(256));
-    let now = world.mm.zones()[0].buddy.free_frames() + u64::from(world.mm.zones()[0].pcps[0].count());
+    let now = world.mm.memory.zones()[0].buddy.free_frames() + u64::from(world.mm.memory.zones()[0].pcps[0].count());
     assert_eq!((now - free, world.mm.deferred_split_count()), (256, 0));
     assert_eq!(world.counters.get(Event::ThpSplitPage), 1);
     assert_eq!(world.counters.get(Event::ThpSplitPmd), 1, "munmap split it");
     // Where the huge page was, its upper half is, the last page first.
-    let listed: Vec<Pfn> = world.mm.lru.lruvecs()[0].list(LruKind::InactiveAnon).iter(&world.mm.frames).collect();
+    let listed: Vec<Pfn> =
+        world.mm.lru.lruvecs()[0].list(LruKind::InactiveAnon).iter(&world.mm.memory.frames).collect();
     let upper: Vec<Pfn> = (256..512).rev().map(|n| heads[1].plus(n)).collect();
     assert_eq!(listed, [vec![heads[2]], upper, vec![heads[0]]].concat());
     for n in 256..512 {
         assert_eq!(world.head(id, range.start.plus(HUGE + u64::from(n))), heads[1].plus(n), "page {n}");
-        assert_eq!(world.mm.frames.content(heads[1].plus(n)), u64::from(n) + 1000);
+        assert_eq!(world.mm.memory.frames.content(heads[1].plus(n)), u64::from(n) + 1000);
     }
 }
 
@@ -129,9 +133,9 @@ fn one_that_others_hold_is_left_alone() {
     let id = world.process();
     let range = world.written(id, 1);
     let head = world.head(id, range.start);
-    world.mm.frames.mark(head, FrameFlag::Locked, true);
+    world.mm.memory.frames.mark(head, FrameFlag::Locked, true);
     assert_eq!(world.with(|mm, spaces, cx| mm.split_folio(spaces, cx, head)), Split::Busy);
-    world.mm.frames.mark(head, FrameFlag::Locked, false);
+    world.mm.memory.frames.mark(head, FrameFlag::Locked, false);
     // A child that is being forked maps it, and is nowhere to be found yet.
     let (prices, mut counters) = (Prices::free(), Counters::default());
     let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
@@ -149,16 +153,16 @@ fn up_to_4_4_a_huge_page_falls_apart_with_its_entry() {
     let range = world.written(id, 2);
     let head = world.head(id, range.start.plus(HUGE));
     for n in 0..512 {
-        world.mm.frames.store(head.plus(n), u64::from(n) + 1000);
+        world.mm.memory.frames.store(head.plus(n), u64::from(n) + 1000);
     }
     world.unmap(id, PageRange::new(range.start.plus(HUGE), HUGE / 2));
     let events = [Event::ThpSplitPage, Event::ThpSplitPmd, Event::ThpDeferredSplitPage];
     assert_eq!(events.map(|event| world.counters.get(event)), [1, 1, 0]);
-    assert_eq!(world.mm.frames.allocated(head.plus(300)), Some(Order::BASE));
-    assert_eq!(world.mm.frames.allocated(head.plus(3)), None, "it is free");
+    assert_eq!(world.mm.memory.frames.allocated(head.plus(300)), Some(Order::BASE));
+    assert_eq!(world.mm.memory.frames.allocated(head.plus(3)), None, "it is free");
     for n in 256..512 {
         let at = world.head(id, range.start.plus(HUGE + u64::from(n)));
-        assert_eq!((at, world.mm.frames.content(at)), (head.plus(n), u64::from(n) + 1000));
+        assert_eq!((at, world.mm.memory.frames.content(at)), (head.plus(n), u64::from(n) + 1000));
     }
 }
 
@@ -169,7 +173,7 @@ fn up_to_4_4_a_huge_page_in_a_batch_falls_apart_there() {
     let range = world.written(id, 2);
     world.with(|mm, _, cx| mm.lru_add_drain(cx));
     let listed = |world: &World| -> Vec<Pfn> {
-        world.mm.lru.lruvecs()[0].list(LruKind::ActiveAnon).iter(&world.mm.frames).collect()
+        world.mm.lru.lruvecs()[0].list(LruKind::ActiveAnon).iter(&world.mm.memory.frames).collect()
     };
     let before = listed(&world);
     let other = world.written(id, 2);
@@ -184,14 +188,14 @@ fn up_to_4_4_a_huge_page_in_a_batch_falls_apart_there() {
     });
     assert_eq!((world.mm.lru.batch(CpuId(0)), world.mm.deferred_split_count()), (&heads[..], 0));
     assert_eq!(world.counters.get(Event::ThpSplitPage), 1);
-    assert_eq!(world.mm.frames.allocated(heads[0]), Some(Order::BASE));
+    assert_eq!(world.mm.memory.frames.allocated(heads[0]), Some(Order::BASE));
     let tails: Vec<Pfn> = (1..512).rev().map(|n| heads[0].plus(n)).collect();
     assert_eq!(listed(&world), [&before[..], &tails].concat(), "the first tail is the next to be looked at");
     let now = world.mm.lru.lruvecs()[0].recent[0];
     assert_eq!((now.scanned - recent.scanned, now.rotated - recent.rotated), (511, 511));
     // The head is in use by itself, or is not.
     world.unmap(id, PageRange::new(other.start, 1));
-    assert_eq!(world.mm.frames.allocated(heads[0]), None, "munmap drains the batch first");
+    assert_eq!(world.mm.memory.frames.allocated(heads[0]), None, "munmap drains the batch first");
     assert_eq!(listed(&world), [&[heads[1]][..], &before, &tails].concat());
     world.unmap(id, range);
     world.unmap(id, other);

@@ -1,11 +1,14 @@
+use memory::{cost::Prices, event::Counters, step::Step};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::named,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Order, Pfn};
 
 use super::*;
 use crate::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{cost::Prices, event::Counters, step::Step},
-    rules::variant::named,
     space::address_space::MMAP_BASE,
 };
 
@@ -42,7 +45,7 @@ impl World {
         let prices = Prices::free();
         let mut cx = Cx::new(CpuId(0), self.now, &prices, &mut self.counters);
         let progress = self.mm.out_of_memory(&self.spaces, &mut cx, is_victim);
-        (progress, self.mm.take_killed())
+        (progress, self.mm.memory.take_killed())
     }
 }
 

@@ -1,13 +1,14 @@
+use memory::{bell::KswapdBell, cost::Prices, event::Counters, news::Daemon, pageblock::MigrateType, step::Step};
+use rules::{
+    gfp::{AllocRequest, Mark},
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::patched,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, Mobility, Order, Pfn};
 
 use super::*;
-use crate::{
-    AllocRequest, MachineSpec, MigrateType, NodeSpec, Settings, Spaces, ZoneKind, ZoneSpec,
-    memory::{bell::KswapdBell, cost::Prices, event::Counters, news::Daemon, step::Step},
-    reclaim::kswapd::Kswapd,
-    rules::{gfp::Mark, variant::patched},
-    slow::Supply,
-};
+use crate::{Spaces, reclaim::kswapd::Kswapd, slow::Supply};
 
 const USER: AllocRequest = AllocRequest::gfp_highuser_movable(NodeId(0));
 /// Two frames: no CPU's list has them, so that one request takes one block.
@@ -45,25 +46,25 @@ impl Lab {
     /// The kernel has every second of the first node's blocks of this order, as far as there are any, and all larger ones.
     fn fill(&mut self, order: Order) {
         let kernel = AllocRequest::gfp_kernel(NodeId(0)).of_order(order).this_node();
-        let low = self.mm.zones()[0].marks.low.0;
+        let low = self.mm.memory.zones()[0].marks.low.0;
         let wanted = (low + 256) / u64::from(order.frames());
         self.at(0, |mm, cx| {
-            let blocks: Vec<Pfn> = (0..2 * wanted).map(|_| mm.alloc(cx, &kernel).unwrap()).collect();
-            blocks.iter().step_by(2).for_each(|block| mm.free(cx, *block, order));
-            mm.drain_all_pages(cx);
+            let blocks: Vec<Pfn> = (0..2 * wanted).map(|_| mm.memory.alloc(cx, &kernel).unwrap()).collect();
+            blocks.iter().step_by(2).for_each(|block| mm.memory.free(cx, *block, order));
+            mm.memory.drain_all_pages(cx);
             take_all(mm, cx, USER.this_node(), MigrateType::Movable, Order::BASE);
             take_all(mm, cx, kernel, MigrateType::Unmovable, Order(order.0 + 1));
-            while mm.zones()[0].buddy.free_frames() > low - 64 {
-                mm.alloc(cx, &kernel).unwrap();
+            while mm.memory.zones()[0].buddy.free_frames() > low - 64 {
+                mm.memory.alloc(cx, &kernel).unwrap();
             }
-            mm.drain_all_pages(cx);
+            mm.memory.drain_all_pages(cx);
         });
-        let marks = self.mm.zones()[0].marks;
-        assert!((marks.min.0 + 64..=marks.low.0).contains(&self.mm.zones()[0].buddy.free_frames()));
+        let marks = self.mm.memory.zones()[0].marks;
+        assert!((marks.min.0 + 64..=marks.low.0).contains(&self.mm.memory.zones()[0].buddy.free_frames()));
         assert_eq!(self.count(Event::SimExtfragFragmenting), 0);
         // As if kswapd slept, and nothing had happened yet.
-        let _ = self.mm.take_news();
-        self.mm.nodes[NodeId(0)].kswapd = KswapdBell::default();
+        let _ = self.mm.memory.take_news();
+        self.mm.memory.node_mut(NodeId(0)).kswapd = KswapdBell::default();
         self.mm.kswapds[NodeId(0)] = Kswapd::default();
         self.counters = Counters::default();
     }
@@ -78,7 +79,7 @@ impl Lab {
         let mut supply = std::mem::take(&mut self.supply);
         let got = self.at(now, |mm, cx| {
             supply.lend(cx);
-            let got = mm.alloc(cx, request).ok();
+            let got = mm.memory.alloc(cx, request).ok();
             assert_eq!(supply.settle(mm, cx), got.is_none());
             got
         });
@@ -99,12 +100,12 @@ impl Lab {
     }
 
     fn boost(&self) -> u64 {
-        self.mm.zones()[0].boost
+        self.mm.memory.zones()[0].boost
     }
 
     /// Pageblocks by which marks are raised, fallbacks, and whether kswapd was woken.
     fn signs(&mut self) -> (u64, u64, bool) {
-        let woken = !self.mm.take_woken(Daemon::Kswapd).is_empty();
+        let woken = !self.mm.memory.take_woken(Daemon::Kswapd).is_empty();
         (self.boost() / PAGEBLOCK, self.count(Event::SimExtfrag), woken)
     }
 }
@@ -112,8 +113,8 @@ impl Lab {
 /// Takes all blocks of a type that are as large as this, the largest first.
 fn take_all(mm: &mut Mm, cx: &mut Cx<'_>, request: AllocRequest, list: MigrateType, least: Order) {
     for order in (least.0..=10).rev().map(Order) {
-        while !mm.zones()[0].buddy.area(order).list(list).is_empty() {
-            mm.alloc(cx, &request.of_order(order)).unwrap();
+        while !mm.memory.zones()[0].buddy.area(order).list(list).is_empty() {
+            mm.memory.alloc(cx, &request.of_order(order)).unwrap();
         }
     }
 }
@@ -160,8 +161,8 @@ fn who_stalls_raises_marks_by_seven_pageblocks_and_sleeps_for_20_ms_at_most() {
     // It is awake by now: nobody wakes it twice.
     assert_eq!(lab.signs(), (8, 0, false));
     // Too little is left above marks that are raised so far: on to reclaim.
-    let limit = lab.mm.zones()[0].mark(Mark::Min);
-    assert!(lab.mm.zones()[0].buddy.free_frames() < limit);
+    let limit = lab.mm.memory.zones()[0].mark(Mark::Min);
+    assert!(lab.mm.memory.zones()[0].buddy.free_frames() < limit);
     assert_eq!(lab.supply(6), Step::More);
     assert_eq!((lab.count(Event::SimExtfrag), lab.count(Event::FragmentStall)), (0, 0));
 }
@@ -174,7 +175,7 @@ fn it_takes_the_block_after_its_sleep_which_counts_from_one_tick_to_the_next() {
         assert_eq!(lab.ask(from, &PAIR), None);
         until(lab.supply(from));
         // kswapd has done what it was woken for.
-        lab.mm.zones[ZoneIndex(0)].boost = 0;
+        lab.mm.memory.zone_mut(ZoneIndex(0)).boost = 0;
         assert_eq!(lab.supply(to), Step::Done(()));
         assert_eq!(lab.signs(), (1, 1, true), "as it does without the stall");
         assert_eq!(lab.count(Event::FragmentStall), counts, "{from} to {to}");
@@ -195,15 +196,15 @@ fn a_stall_that_follows_no_refusal_has_kswapd_look_at_dma_alone() {
     // There is no DMA: it has nothing to do, and goes to sleep; who waits for it goes on.
     let step = lab.at(0, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
     assert!(matches!(step, Step::Block(Wait::Until(_))), "{step:?}");
-    assert_eq!((lab.mm.take_passed(), lab.boost()), (vec![NodeId(0)], 7 * PAGEBLOCK));
-    assert_eq!(lab.mm.take_passed(), [], "they are told once");
+    assert_eq!((lab.mm.memory.take_passed(), lab.boost()), (vec![NodeId(0)], 7 * PAGEBLOCK));
+    assert_eq!(lab.mm.memory.take_passed(), [], "they are told once");
 }
 
 #[test]
 fn who_makes_memory_free_does_not_stall() {
     // kswapd and whoever reclaims: a step that may not ask.
     let mut lab = Lab::new(Order(1));
-    assert!(lab.at(0, |mm, cx| mm.alloc(cx, &PAIR)).is_ok());
+    assert!(lab.at(0, |mm, cx| mm.memory.alloc(cx, &PAIR)).is_ok());
     assert_eq!(lab.signs(), (2, 1, true), "for the look that spared it, and for the one that did not");
     assert!(!lab.mm.kswapds[NodeId(0)].has_sleepers);
 }
@@ -223,11 +224,11 @@ fn who_stalls_does_not_go_to_another_node_before() {
     let from = |patches: &[u32]| {
         let mut lab = Lab::with(Order::BASE, 2, patches);
         // A block that there is on the other node alone, which is low too, so that the fast path has none.
-        let low = lab.mm.zones()[1].marks.low.0;
+        let low = lab.mm.memory.zones()[1].marks.low.0;
         let other = AllocRequest::gfp_kernel(NodeId(1)).of_order(Order(5)).this_node();
         lab.at(0, |mm, cx| {
-            while mm.zones()[1].buddy.free_frames() > low {
-                mm.alloc(cx, &other).unwrap();
+            while mm.memory.zones()[1].buddy.free_frames() > low {
+                mm.memory.alloc(cx, &other).unwrap();
             }
         });
         lab.ask(0, &USER.of_order(Order(2))).map(|pfn| pfn.0 >> 15)

@@ -1,12 +1,12 @@
 //! Linux: __split_huge_pmd() and copy_huge_pmd(), mm/huge_memory.c (v6.1).
 //! Differs: the table kept for a split is withdrawn in the same step.
 
+use memory::{alloc::NoMemory, cx::Cx, event::Event, primitive};
 use units::{Order, Vpn};
 
 use crate::{
     Mm,
     folio::pte::Pte,
-    memory::{alloc::NoMemory, cx::Cx, event::Event, primitive},
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, PmdSlot},
@@ -29,7 +29,7 @@ impl AddressSpace {
         let huge = self.split_pmd_unflushed(mm, cx, slot);
         // Counted in base pages whatever they were (`flush_pmd_tlb_range`).
         primitive::flush_tlb_range(cx, Self::HUGE_PAGES);
-        if mm.variant().thp_splits_at_once && !huge.is_zero_page() {
+        if mm.memory.variant().thp_splits_at_once && !huge.is_zero_page() {
             mm.split_with_pmd(cx, huge.pfn());
         }
     }

@@ -68,7 +68,7 @@ pub(crate) enum Run {
 impl PageTables {
     /// The summary of a table; nothing where the machine has more nodes than summaries have room for.
     pub(crate) fn summary(&mut self, mm: &Mm, table: TableId) -> Option<Summary> {
-        if mm.nodes.count() > NODES {
+        if mm.memory.nodes().count() > NODES {
             return None;
         }
         let table = &mut self.arena[table.0 as usize];
@@ -199,11 +199,11 @@ impl<'a> Nodes<'a> {
 
     #[inline]
     fn of(&mut self, pfn: Pfn) -> usize {
-        let block = pfn.0 >> self.mm.frames.blocks.order().0;
+        let block = pfn.0 >> self.mm.memory.frames.blocks.order().0;
         match self.last {
             Some((last, node)) if last == block => node,
             _ => {
-                let node = self.mm.nodes.place(self.mm.node_of(pfn));
+                let node = self.mm.memory.nodes().place(self.mm.memory.node_of(pfn));
                 self.last = Some((block, node));
                 node
             }

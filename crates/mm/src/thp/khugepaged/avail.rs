@@ -5,13 +5,11 @@
 //! A node on which somebody got no huge page is left alone, by faults and by khugepaged, each by a rule
 //! of its own, until somebody gets one or one is freed.
 
+use memory::{alloc::lent::Shortage, cx::Cx, per_node::PerNode};
+use rules::{gfp::AllocRequest, machine::MachineSpec, variant::ThpRequests};
 use units::NodeId;
 
-use crate::{
-    MachineSpec, Mm, PerNode,
-    memory::{alloc::lent::Shortage, cx::Cx},
-    rules::{gfp::AllocRequest, variant::ThpRequests},
-};
+use crate::Mm;
 
 /// Which nodes have huge pages, as far as is known. At first all have (`NODE_MASK_ALL`).
 #[derive(Clone, Debug)]
@@ -37,7 +35,7 @@ impl Mm {
     /// Has a node huge pages, as far as is known? One that was freed there counts, as such and not by merging
     /// (`__free_pages_ok` of patch 3).
     pub fn has_huge(&self, node: NodeId) -> bool {
-        let is_freed = self.variant.thp_faults_gated && self.nodes[node].has_freed_huge;
+        let is_freed = self.memory.variant().thp_faults_gated && self.memory.node(node).has_freed_huge;
         is_freed || !self.thp_avail.nodes[node].is_without
     }
 
@@ -48,14 +46,14 @@ impl Mm {
 
     /// Notes what the page allocator has said of a node since: that a huge block was freed.
     fn hear_of_freed(&mut self, node: NodeId) {
-        if std::mem::take(&mut self.nodes[node].has_freed_huge) && self.variant.thp_faults_gated {
+        if std::mem::take(&mut self.memory.node_mut(node).has_freed_huge) && self.memory.variant().thp_faults_gated {
             self.note_huge(node);
         }
     }
 
     /// Does khugepaged collapse nothing on this node?
     pub(super) fn leaves_node_alone(&self, node: NodeId) -> bool {
-        self.variant().khugepaged_checks_nodes && !self.has_huge(node)
+        self.memory.variant().khugepaged_checks_nodes && !self.has_huge(node)
     }
 
     /// A request got no huge page on a node (`node_clear`).
@@ -75,7 +73,7 @@ impl Mm {
     /// May a fault try for a huge page (`thp_avail_isset`, in `alloc_pages_vma` of patch 3)? What the slow path has answered
     /// is a try that began before.
     pub(crate) fn may_try_huge(&self, cx: &mut Cx, request: &AllocRequest) -> bool {
-        !self.variant().thp_faults_gated || self.has_huge(request.node) || is_answered(cx, request)
+        !self.memory.variant().thp_faults_gated || self.has_huge(request.node) || is_answered(cx, request)
     }
 
     /// A fault tries.
@@ -87,12 +85,12 @@ impl Mm {
 
     /// A fault got no huge page on its node, or did not try (`thp_avail_clear` of patches 3 and 4).
     pub(crate) fn huge_fault_failed(&mut self, node: NodeId) {
-        let (gates, requests) = (self.variant().thp_faults_gated, self.variant().thp_faults_request);
+        let (gates, requests) = (self.memory.variant().thp_faults_gated, self.memory.variant().thp_faults_request);
         if gates || requests {
             self.note_without_huge(node);
         }
         if requests {
-            match self.variant().thp_requests {
+            match self.memory.variant().thp_requests {
                 ThpRequests::Khugepaged | ThpRequests::KhugepagedUnscanned => self.request_of_khugepaged(),
                 ThpRequests::NodeThreads => self.request_of_thread(node),
             }

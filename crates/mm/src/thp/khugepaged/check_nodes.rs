@@ -1,14 +1,12 @@
 //! Linux: khugepaged_check_nodes() in mm/huge_memory.c, as patch 2 of the series posted for v4.1-rc2 has it.
 //! Differs: where threads of nodes allocate, it only looks.
 
+use memory::{cx::Cx, event::Event, frame::Holdings, step::Step};
+use rules::variant::ThpRequests;
 use units::Order;
 
 use super::node_alloc::NodeAlloc;
-use crate::{
-    Mm, Spaces,
-    memory::{cx::Cx, event::Event, frame::Holdings, step::Step},
-    rules::variant::ThpRequests,
-};
+use crate::{Mm, Spaces};
 
 /// Before khugepaged looks at processes: nodes that had no huge page are asked for one.
 #[derive(Clone, Debug)]
@@ -43,21 +41,21 @@ impl CheckNodes {
             if let Some(frame) = got {
                 self.found = true;
                 // It asks for memory of that node alone.
-                mm.note_huge(mm.node_of(frame));
-                if mm.variant().khugepaged_keeps_page && mm.khugepaged.held.is_none() {
+                mm.note_huge(mm.memory.node_of(frame));
+                if mm.memory.variant().khugepaged_keeps_page && mm.khugepaged.held.is_none() {
                     // Only what is kept counts, as the first collapse will not allocate.
                     cx.count(Event::ThpCollapseAlloc, 1);
                     mm.khugepaged.held = Some(frame);
                 } else {
-                    mm.free(cx, frame, Order::HUGE);
+                    mm.memory.free(cx, frame, Order::HUGE);
                 }
             }
             self.next += 1;
             return Step::More;
         }
-        let others_allocate = mm.variant().thp_requests == ThpRequests::NodeThreads;
+        let others_allocate = mm.memory.variant().thp_requests == ThpRequests::NodeThreads;
         // Bound: the nodes of the machine.
-        while let Some(node) = mm.nodes.ids().nth(self.next) {
+        while let Some(node) = mm.memory.nodes().ids().nth(self.next) {
             if mm.has_huge(node) {
                 self.found = true;
             } else if !others_allocate {

@@ -2,21 +2,21 @@
 //! mm/huge_memory.c before 4.8 (v4.1).
 //! Differs: pages are isolated and copied a run at a time; a page that has to be read ends this try, as it has since 6.0.
 
+use memory::{
+    cost::Cause,
+    cx::Cx,
+    event::Event,
+    frame::{FrameFlag, Held, Holdings, SpaceId},
+    primitive,
+    step::{RUN, Step, Wait},
+};
 use units::{NodeId, Order, Pfn, Vpn};
 
 use super::{HUGE_PAGES, NeedsLock, node_alloc::NodeAlloc, survey::Found};
 use crate::{
-    Mm, SpaceId, Spaces,
+    Mm, Spaces,
     fault::Access,
     folio::pte::Pte,
-    memory::{
-        cost::Cause,
-        cx::Cx,
-        event::Event,
-        frame::{FrameFlag, Held, Holdings},
-        primitive,
-        step::{RUN, Step, Wait},
-    },
     space::{
         page_table::{Pmd, TableId},
         vma::PageRange,
@@ -153,10 +153,10 @@ impl Collapse {
     }
 
     fn give_up(mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
-        if mm.variant().khugepaged_keeps_page {
+        if mm.memory.variant().khugepaged_keeps_page {
             return Step::Done(Ended::Abandoned(Some(frame)));
         }
-        mm.free(cx, frame, Order::HUGE);
+        mm.memory.free(cx, frame, Order::HUGE);
         Step::Done(Ended::Abandoned(None))
     }
 
@@ -167,11 +167,11 @@ impl Collapse {
             return Step::Done(Ended::Abandoned(held));
         }
         if let Some(frame) = held {
-            mm.assert_isolated(cx, frame, Order::HUGE);
-            if mm.node_of(frame) == self.node {
+            mm.memory.assert_isolated(cx, frame, Order::HUGE);
+            if mm.memory.node_of(frame) == self.node {
                 return self.with_huge(mm, frame);
             }
-            mm.free(cx, frame, Order::HUGE);
+            mm.memory.free(cx, frame, Order::HUGE);
         }
         let alloc = NodeAlloc::new(mm, self.node);
         self.alloc(mm, spaces, cx, alloc)
@@ -195,7 +195,7 @@ impl Collapse {
 
     /// The look with the lock for read came with swapping in (4.8).
     fn with_huge(&mut self, mm: &Mm, frame: Pfn) -> Step<Ended> {
-        let looks = mm.variant().khugepaged_swaps_in;
+        let looks = mm.memory.variant().khugepaged_swaps_in;
         self.later(if looks { Phase::Look { frame } } else { Phase::Begin { frame } })
     }
 
@@ -270,12 +270,12 @@ impl Collapse {
             if self.isolated.iter().any(|(held, _)| held.pfn == head) {
                 continue;
             }
-            if mm.frames.has(head, FrameFlag::Locked) || mm.is_pinned(head) {
+            if mm.memory.frames.has(head, FrameFlag::Locked) || mm.is_pinned(head) {
                 return self.put_back(mm, cx, frame);
             }
             let Some(kind) = mm.isolate_lru(head) else { return self.put_back(mm, cx, frame) };
-            mm.frames.mark(head, FrameFlag::Locked, true);
-            let order = mm.frames.allocated(head).expect("it is a folio");
+            mm.memory.frames.mark(head, FrameFlag::Locked, true);
+            let order = mm.memory.frames.allocated(head).expect("it is a folio");
             self.isolated.push((Held { pfn: head, order }, kind.is_active()));
         }
         mm.charge_lru_moves(cx, mm.zone_position(frame), end - next);
@@ -306,12 +306,12 @@ impl Collapse {
             let to = frame.plus(u32::try_from(n).expect("below 512"));
             let was = space.tables.pte(table, self.range.start.plus(n));
             if was.is_none_or_zero() {
-                mm.clear(cx, to, Order::BASE);
+                mm.memory.clear(cx, to, Order::BASE);
             } else {
-                mm.copy(cx, was.pfn(), to, Order::BASE);
+                mm.memory.copy(cx, was.pfn(), to, Order::BASE);
                 space.rss -= 1;
                 let head = mm.folio_head(was.pfn());
-                let is_base = mm.frames.allocated(head) == Some(Order::BASE);
+                let is_base = mm.memory.frames.allocated(head) == Some(Order::BASE);
                 if is_base {
                     // Whoever else maps it finds it on its list again, and its slot can be given up.
                     self.release(mm, cx, head);
@@ -348,7 +348,7 @@ impl Collapse {
     }
 
     fn install(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, frame: Pfn, table: TableId) -> Step<Ended> {
-        mm.assert_isolated(cx, frame, Order::HUGE);
+        mm.memory.assert_isolated(cx, frame, Order::HUGE);
         let space = spaces.get_mut(self.id).expect("its lock is held");
         let slot = space.tables.pmd_slot(self.range.start).expect("its table is there");
         mm.map_new_folio(cx, frame, space.family, self.range.start, Order::HUGE);
@@ -362,7 +362,7 @@ impl Collapse {
 /// A folio goes back to its list (`release_pte_page`).
 fn release_page(mm: &mut Mm, cx: &mut Cx, head: Pfn, is_active: bool) {
     mm.unlock_folio(cx, head);
-    if mm.variant().migrate_through_batch {
+    if mm.memory.variant().migrate_through_batch {
         mm.putback_by_batch(cx, head);
     } else {
         mm.putback_lru(head, is_active);

@@ -2,14 +2,11 @@
 //! in mm/huge_memory.c (v4.1).
 //! Differs: no memcg.
 
+use memory::{cx::Cx, frame::Holdings, step::Step};
+use rules::gfp::AllocRequest;
 use units::{NodeId, Order, Pfn};
 
-use crate::{
-    Mm, Spaces,
-    memory::{cx::Cx, frame::Holdings, step::Step},
-    rules::gfp::AllocRequest,
-    slow::AllocControl,
-};
+use crate::{Mm, Spaces, slow::AllocControl};
 
 /// One huge page of one node, with as much effort as khugepaged may take.
 #[derive(Clone, Debug)]
@@ -26,7 +23,7 @@ impl NodeAlloc {
         let light = AllocRequest::gfp_transhuge_light(node).this_node();
         let reclaims = mm.khugepaged.settings.defrag;
         // GFP_TRANSHUGE holds __GFP_NORETRY before 4.8.
-        let no_retry = reclaims && !mm.variant().thp_advised_retries;
+        let no_retry = reclaims && !mm.memory.variant().thp_advised_retries;
         Self::Fast(AllocRequest { reclaims, no_retry, ..light })
     }
 
@@ -34,7 +31,7 @@ impl NodeAlloc {
     pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Option<Pfn>> {
         let got = match self {
             // Steps of kernel threads ask for nothing: they take the slow path themselves.
-            Self::Fast(request) => match mm.alloc(cx, request) {
+            Self::Fast(request) => match mm.memory.alloc(cx, request) {
                 Ok(frame) => Some(frame),
                 Err(_) if request.reclaims => {
                     *self = Self::Slow(AllocControl::new(*request));
@@ -45,13 +42,13 @@ impl NodeAlloc {
             Self::Slow(control) => match control.step(mm, spaces, cx) {
                 Step::Done(got) => {
                     // [`Mm::alloc`] does the same for whoever takes a block from it.
-                    got.inspect(|frame| mm.access_through_host(cx, *frame, Order::HUGE))
+                    got.inspect(|frame| mm.memory.access_through_host(cx, *frame, Order::HUGE))
                 }
                 step => return step,
             },
         };
         if let Some(frame) = got {
-            mm.isolate(cx, frame, Order::HUGE);
+            mm.memory.isolate(cx, frame, Order::HUGE);
         }
         Step::Done(got)
     }

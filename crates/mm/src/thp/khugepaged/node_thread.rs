@@ -2,19 +2,16 @@
 //! "if each node had own khugepaged just for the THP allocation work".
 //! Differs: nobody wrote it; it does what khugepaged_check_nodes() of that series does, for one node.
 
+use memory::{
+    cx::Cx,
+    frame::Holdings,
+    news::{Daemon, News},
+    step::{Step, Wait},
+};
 use units::{NodeId, Order};
 
 use super::node_alloc::NodeAlloc;
-use crate::{
-    Mm, Spaces,
-    memory::{
-        cx::Cx,
-        frame::Holdings,
-        news::{Daemon, News},
-        step::{Step, Wait},
-    },
-    thp::ThpEnabled,
-};
+use crate::{Mm, Spaces, thp::ThpEnabled};
 
 /// The thread of a node that allocates huge pages when faults ask for them, so that there are some for the next faults.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +39,7 @@ impl Mm {
         let thread = &mut self.thp_threads[node];
         thread.is_requested = true;
         if thread.is_idle() {
-            self.tell(News::Woken(Daemon::ThpThread, node));
+            self.memory.tell(News::Woken(Daemon::ThpThread, node));
         }
     }
 
@@ -65,7 +62,7 @@ impl Mm {
         };
         if let Some(frame) = got {
             self.note_huge(node);
-            self.free(cx, frame, Order::HUGE);
+            self.memory.free(cx, frame, Order::HUGE);
         }
         if self.thp_threads[node].is_requested {
             return Step::More;

@@ -2,14 +2,14 @@
 //! khugepaged_scan_abort() and khugepaged_find_target_node() in mm/huge_memory.c (v4.1).
 //! Differs: without zone reclaim, how far nodes are from each other ends no scan.
 
+use memory::{cx::Cx, frame::FrameFlag, primitive};
+use rules::variant::CollapseTarget;
 use units::NodeId;
 
 use super::HUGE_PAGES;
 use crate::{
     Mm,
     folio::pte::Pte,
-    memory::{cx::Cx, frame::FrameFlag, primitive},
-    rules::variant::CollapseTarget,
     space::{
         address_space::AddressSpace,
         page_table::{Pmd, TableId},
@@ -47,7 +47,7 @@ impl Survey {
         let settings = &mm.khugepaged.settings;
         if pte.swap_slot().is_some() {
             self.swapped += 1;
-            return mm.variant().khugepaged_swaps_in && self.swapped <= settings.max_ptes_swap;
+            return mm.memory.variant().khugepaged_swaps_in && self.swapped <= settings.max_ptes_swap;
         }
         if !pte.is_present() || pte.is_zero_page() {
             self.none += 1;
@@ -58,19 +58,21 @@ impl Survey {
         self.is_writable |= pte.is_writable();
         if mm.frame_mappings(pfn) > 1 {
             self.shared += 1;
-            if !mm.variant().khugepaged_shared || self.shared > settings.max_ptes_shared {
+            if !mm.memory.variant().khugepaged_shared || self.shared > settings.max_ptes_shared {
                 return false;
             }
         }
-        let node = mm.node_of(pfn);
+        let node = mm.memory.node_of(pfn);
         if self.is_left_alone(mm, node) {
             return false;
         }
         self.count_node(node);
         let head = mm.folio_head(pfn);
-        self.referenced += u32::from(pte.is_accessed() || mm.frames.has(head, FrameFlag::Referenced));
+        self.referenced += u32::from(pte.is_accessed() || mm.memory.frames.has(head, FrameFlag::Referenced));
         // A folio in a batch, or a pinned one, has a reference that no mapping explains.
-        mm.frames.has(head, FrameFlag::OnLru) && !mm.frames.has(head, FrameFlag::Locked) && !mm.is_pinned(head)
+        mm.memory.frames.has(head, FrameFlag::OnLru)
+            && !mm.memory.frames.has(head, FrameFlag::Locked)
+            && !mm.is_pinned(head)
     }
 
     /// Half of the pages are on a node that has no huge page: nothing can come of it (`khugepaged_scan_abort` of the series).
@@ -126,6 +128,6 @@ impl Mm {
         if ended.is_some() {
             return Found::Unsuitable;
         }
-        survey.verdict(self.variant().khugepaged_target, self.khugepaged.last_target)
+        survey.verdict(self.memory.variant().khugepaged_target, self.khugepaged.last_target)
     }
 }

@@ -1,18 +1,21 @@
 mod series;
 
+use memory::{
+    cost::{Cause, Prices, Work},
+    event::{Counters, Event},
+    frame::{ControlId, FrameFlag},
+    news::Daemon,
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{Variant, named},
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, Order, Pfn, Picos, Time};
 
 use super::*;
 use crate::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
     fault::{Access, touch::Touch},
-    memory::{
-        cost::{Cause, Prices, Work},
-        event::{Counters, Event},
-        frame::{ControlId, FrameFlag},
-        news::Daemon,
-    },
-    rules::variant::{Variant, named},
     space::{address_space::MMAP_BASE, page_table::Pmd, vma::HugeAdvice},
     whole::check::{Owners, walk, walk_owners},
 };
@@ -48,7 +51,7 @@ impl World {
             rules,
             &Settings { min_free_kbytes: 0, watermark_boost_factor: 0, ..Settings::default() },
         );
-        mm.frames.keep_contents(7);
+        mm.memory.frames.keep_contents(7);
         Self { mm, spaces: Spaces::default(), counters: Counters::default(), cpu: CpuId(0), now: Time(0) }
     }
 
@@ -79,7 +82,7 @@ impl World {
         });
         for n in 0..touched {
             let pfn = self.frame(id, range.start.plus(n));
-            self.mm.frames.store(pfn, 1000 + n);
+            self.mm.memory.frames.store(pfn, 1000 + n);
         }
         self.mm.thp.enabled = ThpEnabled::Madvise;
         self.with(|mm, spaces, cx| {
@@ -116,12 +119,12 @@ fn what_is_in_use_becomes_huge_and_holds_the_same() {
     let (id, range) = world.process(3, HUGE_PAGES + 100);
     let rss = world.spaces.get(id).unwrap().rss_pages();
     assert_eq!(rss, HUGE_PAGES + 100);
-    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(!world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
     assert!(matches!(world.run(), Wait::Until(_)));
     assert_eq!(world.mm.khugepaged.pages_collapsed, 2, "the third has no page at all");
     assert!(world.is_huge(id, range.start) && world.is_huge(id, range.start.plus(HUGE_PAGES)));
     for n in 0..2 * HUGE_PAGES {
-        let held = world.mm.frames.content(world.frame(id, range.start.plus(n)));
+        let held = world.mm.memory.frames.content(world.frame(id, range.start.plus(n)));
         assert_eq!(held, if n < HUGE_PAGES + 100 { 1000 + n } else { 0 }, "page {n}");
     }
     assert_eq!(world.spaces.get(id).unwrap().rss_pages(), 2 * HUGE_PAGES);
@@ -144,11 +147,11 @@ fn what_was_collapsed_is_freed_by_the_batch() {
         let pages: Vec<Pfn> = (0..HUGE_PAGES).map(|n| world.frame(id, range.start.plus(n))).collect();
         world.run();
         assert!(world.is_huge(id, range.start), "{rules}");
-        let held = |mm: &Mm| pages.iter().filter(|pfn| mm.frames.has(**pfn, FrameFlag::Dropped)).count();
+        let held = |mm: &Mm| pages.iter().filter(|pfn| mm.memory.frames.has(**pfn, FrameFlag::Dropped)).count();
         assert_eq!(held(&world.mm), waiting, "{rules}");
         world.with(|mm, _, cx| mm.lru_add_drain(cx));
         assert_eq!(held(&world.mm), 0, "{rules}");
-        assert!(pages.iter().all(|pfn| world.mm.frames.allocated(*pfn).is_none()), "{rules}");
+        assert!(pages.iter().all(|pfn| world.mm.memory.frames.allocated(*pfn).is_none()), "{rules}");
     }
 }
 
@@ -161,10 +164,10 @@ fn empty_pages_beyond_the_setting_and_pages_somebody_works_on_are_left_alone() {
     assert_eq!(world.mm.khugepaged.pages_collapsed, 0, "412 are missing");
     world.mm.khugepaged.settings.max_ptes_none = 412;
     let busy = world.frame(id, range.start.plus(50));
-    world.mm.frames.mark(busy, FrameFlag::Locked, true);
+    world.mm.memory.frames.mark(busy, FrameFlag::Locked, true);
     world.run();
     assert_eq!((world.mm.khugepaged.pages_collapsed, world.counters.get(Event::ThpCollapseAlloc)), (0, 0));
-    world.mm.frames.mark(busy, FrameFlag::Locked, false);
+    world.mm.memory.frames.mark(busy, FrameFlag::Locked, false);
     world.run();
     assert_eq!(world.mm.khugepaged.pages_collapsed, 1);
 }
@@ -175,7 +178,7 @@ fn looking_at_a_range_reads_the_record_of_each_page_that_is_there() {
     let (id, range) = world.process(1, 300);
     let busy = world.frame(id, range.start.plus(50));
     let mut looked_at = |is_busy, is_scan| {
-        world.mm.frames.mark(busy, FrameFlag::Locked, is_busy);
+        world.mm.memory.frames.mark(busy, FrameFlag::Locked, is_busy);
         let prices = Prices::new(|work| Picos(u64::from(work == Work::ScanFrame)));
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut world.counters);
         let space = world.spaces.get(id).unwrap();
@@ -213,7 +216,7 @@ fn pages_that_a_child_shares_are_copied_and_stay_the_childs() {
     assert!(world.is_huge(id, range.start) && !world.is_huge(child, range.start));
     for n in 0..HUGE_PAGES {
         for whose in [id, child] {
-            assert_eq!(world.mm.frames.content(world.frame(whose, range.start.plus(n))), 1000 + n, "page {n}");
+            assert_eq!(world.mm.memory.frames.content(world.frame(whose, range.start.plus(n))), 1000 + n, "page {n}");
         }
     }
 }
@@ -222,9 +225,9 @@ fn pages_that_a_child_shares_are_copied_and_stay_the_childs() {
 fn an_allocation_that_fails_is_tried_once_more_after_a_while() {
     let mut world = World::new();
     world.process(2, 2 * HUGE_PAGES);
-    let request = crate::AllocRequest::gfp_kernel(NodeId(0)).of_order(Order::HUGE);
-    let request = crate::AllocRequest { reclaims: false, ..request };
-    while world.with(|mm, _, cx| mm.alloc(cx, &request)).is_ok() {}
+    let request = rules::gfp::AllocRequest::gfp_kernel(NodeId(0)).of_order(Order::HUGE);
+    let request = rules::gfp::AllocRequest { reclaims: false, ..request };
+    while world.with(|mm, _, cx| mm.memory.alloc(cx, &request)).is_ok() {}
     let sleeps = world.mm.khugepaged.settings;
     assert_eq!(world.run(), Wait::Until(Time(0) + sleeps.alloc_sleep));
     assert_eq!(world.run(), Wait::Until(Time(0) + sleeps.scan_sleep));

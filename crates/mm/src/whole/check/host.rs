@@ -1,32 +1,32 @@
 //! Linux: none; a guest does not see what is behind its memory.
 //! Differs: compares what a host without a kernel backs with what its guest uses, and with what it has reported.
 
+use memory::{
+    backing::{Backing, Discard, Host},
+    frame::{Frame, FrameFlag},
+};
 use units::{Order, Pfn};
 
 use super::{Broken, ensure};
-use crate::{
-    Mm,
-    memory::backing::{Backing, Discard, Host},
-    memory::frame::{Frame, FrameFlag},
-};
+use crate::Mm;
 
 /// A host backs all that its guest uses, and nothing of what is marked as reported; what it has given back and backs no more
 /// holds nothing. Where there is no such host, all of that is so.
 pub fn walk_host(mm: &Mm) -> Result<(), Broken> {
-    let Some(Host::Pages(backing)) = mm.host.as_deref() else { return Ok(()) };
-    let backed = (0..mm.frames.len()).map(Pfn).filter(|pfn| backing.has(*pfn)).count() as u64;
+    let Some(Host::Pages(backing)) = mm.memory.host() else { return Ok(()) };
+    let backed = (0..mm.memory.frames.len()).map(Pfn).filter(|pfn| backing.has(*pfn)).count() as u64;
     ensure(backed == backing.resident, None, || format!("the host counts {} frames, not {backed}", backing.resident))?;
-    for pfn in (0..mm.frames.len()).map(Pfn).filter(|pfn| backing.is_given_back(*pfn)) {
-        let is_clear = !mm.frames.keeps_contents() || mm.frames.content(pfn) == 0;
-        ensure(is_clear, Some(pfn), || format!("given back, but it holds {}", mm.frames.content(pfn)))?;
+    for pfn in (0..mm.memory.frames.len()).map(Pfn).filter(|pfn| backing.is_given_back(*pfn)) {
+        let is_clear = !mm.memory.frames.keeps_contents() || mm.memory.frames.content(pfn) == 0;
+        ensure(is_clear, Some(pfn), || format!("given back, but it holds {}", mm.memory.frames.content(pfn)))?;
     }
     let mut at = Pfn(0);
     // Bounded by the table: each block is at least a frame.
-    while at.0 < mm.frames.len() {
-        let frame = mm.frames.get(at);
-        let order = mm.frames.order_of(frame);
+    while at.0 < mm.memory.frames.len() {
+        let frame = mm.memory.frames.get(at);
+        let order = mm.memory.frames.order_of(frame);
         // A copy that became what nobody wanted any more was never written; a batch frees it.
-        if !mm.frames.has(at, FrameFlag::Dropped) {
+        if !mm.memory.frames.has(at, FrameFlag::Dropped) {
             let gives_back = backing.discard_is(Discard::DontNeed) && !mm.device_keeps();
             agree(backing, at, order, frame, gives_back)?;
         }

@@ -1,19 +1,20 @@
 //! Linux: none; what `mm/swap.c` and `mm/vmscan.c` assert with VM_BUG_ON.
 //! Differs: walks every list and batch.
 
-use units::CpuId;
-
-use super::{Broken, Walk, broken, ensure};
-use crate::memory::{
+use memory::{
     frame::{Frame, FrameFlag},
     lru_kind::LruKind,
     pageblock::ZoneIndex,
 };
+use units::{CpuId, Pfn};
+
+use super::{Broken, Walk, broken, ensure};
+use crate::Mm;
 
 impl Walk<'_> {
     /// Every folio on an LRU list is marked so, and is on the right one.
     pub(super) fn lru_lists(&mut self) -> Result<(), Broken> {
-        let (frames, lru) = (&self.mm.frames, &self.mm.lru);
+        let (frames, lru) = (&self.mm.memory.frames, &self.mm.lru);
         for (number, lruvec) in lru.lruvecs().iter().enumerate() {
             for kind in LruKind::ALL {
                 let what = || format!("LRU list {kind:?} of lruvec {number}");
@@ -23,7 +24,7 @@ impl Walk<'_> {
                     _ => false,
                 };
                 let here = |zone: ZoneIndex| lru.of_zone(zone) == number;
-                let walked = self.list(lruvec.list(kind), &here, false, &wanted, &what)?;
+                let walked = self.low.list(lruvec.list(kind), &here, false, &wanted, &what)?;
                 let counted = lru.frames(number, kind);
                 ensure(counted == walked, None, || format!("{} counts {counted} frames, not {walked}", what()))?;
                 for head in lruvec.list(kind).iter(frames) {
@@ -38,7 +39,7 @@ impl Walk<'_> {
 
     /// A folio in a batch is on no list, and in no other batch.
     pub(super) fn lru_batches(&mut self) -> Result<(), Broken> {
-        let (frames, lru) = (&self.mm.frames, &self.mm.lru);
+        let (frames, lru) = (&self.mm.memory.frames, &self.mm.lru);
         for cpu in (0..lru.cpus()).map(CpuId) {
             for head in lru.batch(cpu).iter().copied() {
                 let is_folio = matches!(frames.get(head), Frame::Anon { .. } | Frame::File { .. });
@@ -50,19 +51,19 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
 
-    /// A folio is on a list or in a batch if it says so.
-    pub(super) fn is_where_it_says(&self, head: units::Pfn, listed: bool) -> Result<(), Broken> {
-        let frames = &self.mm.frames;
-        if frames.has(head, FrameFlag::OnLru) != listed {
-            broken(Some(head), || "its mark and the LRU lists disagree".to_owned())?;
-        }
-        let batched = self.batched[head.0 as usize];
-        ensure(frames.has(head, FrameFlag::InBatch) == batched, Some(head), || {
-            "its mark and the batches disagree".to_owned()
-        })?;
-        // Who has taken it off its list holds it too, and says so to those who ask for owners.
-        let is_held = batched || !listed;
-        ensure(!frames.has(head, FrameFlag::Dropped) || is_held, Some(head), || "given up, but on a list".to_owned())
+/// A folio is on a list or in a batch if it says so.
+pub(super) fn is_where_it_says(mm: &Mm, batched: &[bool], head: Pfn, listed: bool) -> Result<(), Broken> {
+    let frames = &mm.memory.frames;
+    if frames.has(head, FrameFlag::OnLru) != listed {
+        broken(Some(head), || "its mark and the LRU lists disagree".to_owned())?;
     }
+    let batched = batched[head.0 as usize];
+    ensure(frames.has(head, FrameFlag::InBatch) == batched, Some(head), || {
+        "its mark and the batches disagree".to_owned()
+    })?;
+    // Who has taken it off its list holds it too, and says so to those who ask for owners.
+    let is_held = batched || !listed;
+    ensure(!frames.has(head, FrameFlag::Dropped) || is_held, Some(head), || "given up, but on a list".to_owned())
 }

@@ -3,17 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use memory::{
+    frame::{ControlId, Frame, FrameFlag, Holdings},
+    slab::{Object, Slab},
+};
 use units::{Order, Pfn};
 
 use super::{Broken, broken, ensure, spaces::Spaces};
-use crate::{
-    ControlId, Mm,
-    memory::{
-        frame::{Frame, FrameFlag, Holdings},
-        slab::{Object, Slab},
-    },
-    space::address_space::AddressSpace,
-};
+use crate::{Mm, space::address_space::AddressSpace};
 
 /// Everybody who has frames between two steps.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +39,7 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
         claims.count_objects(holdings.objects.iter().copied());
     }
     claims.count_objects(mm.cache.objects());
-    claims.count_objects(mm.slabs.spare_objects().into_iter());
+    claims.count_objects(mm.memory.slabs.spare_objects().into_iter());
     let mut spaces = Spaces::new(mm);
     for space in &owners.spaces {
         let held = space.tables.frames().filter(|table| claims.isolated.0.contains_key(table)).count();
@@ -57,15 +54,15 @@ pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
     let mut others = Vec::new();
     let mut at = Pfn(0);
     // Bounded by the table: each block is at least a frame.
-    while at.0 < mm.frames.len() {
-        let frame = mm.frames.get(at);
+    while at.0 < mm.memory.frames.len() {
+        let frame = mm.memory.frames.get(at);
         if let Frame::Kernel { .. } = frame
             && !metadata.remove(&at)
         {
             others.push(at);
         }
         claims.settle(mm, &spaces, at, frame)?;
-        at = at.plus(mm.frames.order_of(frame).frames());
+        at = at.plus(mm.memory.frames.order_of(frame).frames());
     }
     claims.are_settled()?;
     let lost = metadata.first().copied();
@@ -119,10 +116,11 @@ impl Claims {
             Frame::Anon { order, .. } => {
                 let is_mapped = spaces.maps_folio(pfn, order)?;
                 // The batch that holds the last reference is walked with the LRU lists.
-                let is_dropped = mm.frames.has(pfn, FrameFlag::Dropped);
+                let is_dropped = mm.memory.frames.has(pfn, FrameFlag::Dropped);
                 ensure(!(is_mapped && is_dropped), Some(pfn), || "mapped, but given up".to_owned())?;
                 let is_cached = mm.swap.slot_of(pfn).is_some();
-                let is_loose = !mm.frames.has(pfn, FrameFlag::OnLru) && !mm.frames.has(pfn, FrameFlag::InBatch);
+                let is_loose =
+                    !mm.memory.frames.has(pfn, FrameFlag::OnLru) && !mm.memory.frames.has(pfn, FrameFlag::InBatch);
                 if is_loose && (is_mapped || is_cached || is_dropped) || self.off_lru.0.contains_key(&pfn) {
                     if !is_mapped && !is_cached && !is_dropped {
                         // Who has unmapped it last may still wait for a flush.
@@ -134,7 +132,8 @@ impl Claims {
             }
             Frame::File { order, .. } => {
                 spaces.maps_folio(pfn, order)?;
-                let is_loose = !mm.frames.has(pfn, FrameFlag::OnLru) && !mm.frames.has(pfn, FrameFlag::InBatch);
+                let is_loose =
+                    !mm.memory.frames.has(pfn, FrameFlag::OnLru) && !mm.memory.frames.has(pfn, FrameFlag::InBatch);
                 if is_loose || self.off_lru.0.contains_key(&pfn) {
                     return self.off_lru.settle(pfn, frame, &order);
                 }

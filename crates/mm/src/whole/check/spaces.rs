@@ -1,13 +1,13 @@
 //! Linux: none; check_mm() in kernel/fork.c counts what a dead process has left behind.
 //! Differs: walks every page table of every process, and reads only words: none of what it checks helps it.
 
+use memory::frame::{Frame, FrameFlag, FrameTable};
 use units::{Order, Pfn, Vpn};
 
 use super::{Broken, broken, ensure, swap::Named};
 use crate::{
     Mm,
     folio::pte::{Pte, SwapSlot},
-    memory::frame::{Frame, FrameFlag, FrameTable},
     space::address_space::{AddressSpace, TASK_PAGES},
 };
 
@@ -49,8 +49,8 @@ struct Sums {
 
 impl<'a> Spaces<'a> {
     pub(super) fn new(mm: &'a Mm) -> Self {
-        let zeros = |()| vec![0; mm.frames.len() as usize];
-        let tables = vec![false; mm.frames.len() as usize];
+        let zeros = |()| vec![0; mm.memory.frames.len() as usize];
+        let tables = vec![false; mm.memory.frames.len() as usize];
         let [by_base, by_huge] = [(); 2].map(zeros);
         Self { mm, by_base, by_huge, writable: Vec::new(), tables, zero_users: 0, named: Named::new(mm) }
     }
@@ -130,7 +130,7 @@ impl<'a> Spaces<'a> {
 
     fn own_table(&mut self, frame: Pfn, sums: &mut Sums) -> Result<(), Broken> {
         self.exists(frame)?;
-        let is = self.mm.frames.get(frame);
+        let is = self.mm.memory.frames.get(frame);
         ensure(is == Frame::PageTable, Some(frame), || format!("a page table, but {is:?}"))?;
         let seen = std::mem::replace(&mut self.tables[frame.0 as usize], true);
         sums.tables += 1;
@@ -143,13 +143,13 @@ impl<'a> Spaces<'a> {
         }
         let pfn = frame_of(word);
         self.exists(pfn)?;
-        if self.mm.frames.is_file(pfn) {
+        if self.mm.memory.frames.is_file(pfn) {
             self.is_page_of_file(space, pfn, vpn)?;
             self.by_base[pfn.0 as usize] += 1;
             sums.resident += 1;
             return Ok(());
         }
-        let is_base = matches!(self.mm.frames.get(pfn), Frame::Anon { order: Order::BASE, .. });
+        let is_base = matches!(self.mm.memory.frames.get(pfn), Frame::Anon { order: Order::BASE, .. });
         let head = if is_base { pfn } else { Pfn(pfn.0 & !(HUGE_PAGES - 1)) };
         let order = if is_base { Order::BASE } else { Order::HUGE };
         self.is_folio(space, head, order, vpn.wrapping_sub(u64::from(pfn.0 - head.0)))?;
@@ -166,7 +166,7 @@ impl<'a> Spaces<'a> {
         let pfn = frame_of(word);
         self.exists(pfn)?;
         ensure(is_huge == (word & HUGE != 0), Some(pfn), || format!("page {vpn} leaves it by {word:#x}"))?;
-        let frames = &self.mm.frames;
+        let frames = &self.mm.memory.frames;
         let is_base = matches!(frames.get(pfn), Frame::Anon { order: Order::BASE, .. });
         let mut head = pfn;
         if frames.is_file(pfn) {
@@ -190,7 +190,7 @@ impl<'a> Spaces<'a> {
         self.exists(head)?;
         if word & ZERO != 0 {
             sums.zero = true;
-            let is = self.mm.frames.get(head);
+            let is = self.mm.memory.frames.get(head);
             let holds = is == Frame::ZeroHuge && self.mm.huge_zero.frame() == Some(head) && word & WRITABLE == 0;
             return ensure(holds, Some(head), || format!("mapped as the huge zero page by {word:#x}, but {is:?}"));
         }
@@ -204,11 +204,11 @@ impl<'a> Spaces<'a> {
     }
 
     fn exists(&self, pfn: Pfn) -> Result<(), Broken> {
-        ensure(pfn.0 < self.mm.frames.len(), None, || format!("an entry leads to frame {pfn}, which is none"))
+        ensure(pfn.0 < self.mm.memory.frames.len(), None, || format!("an entry leads to frame {pfn}, which is none"))
     }
 
     fn is_folio(&self, space: &AddressSpace, head: Pfn, order: Order, at: u64) -> Result<(), Broken> {
-        let is = self.mm.frames.get(head);
+        let is = self.mm.memory.frames.get(head);
         let fits = |vpn: u64| vpn == at;
         let holds =
             matches!(is, Frame::Anon { family, vpn, order: o } if family == space.family && fits(vpn.0) && o == order);
@@ -219,7 +219,7 @@ impl<'a> Spaces<'a> {
     fn is_page_of_file(&self, space: &AddressSpace, pfn: Pfn, at: u64) -> Result<(), Broken> {
         let Some(vma) = space.vmas.find(Vpn(at)) else { return Ok(()) };
         let wanted = vma.file.map(|map| (map.inode, map.index(Vpn(at))));
-        let is = self.mm.cache.place_of(&self.mm.frames, pfn);
+        let is = self.mm.cache.place_of(&self.mm.memory.frames, pfn);
         ensure(is.is_some() && is == wanted, Some(pfn), || {
             format!("mapped at page {at} as {wanted:?}, but it is {is:?}")
         })
@@ -258,7 +258,7 @@ impl<'a> Spaces<'a> {
     fn side_tables(&self) -> Result<(), Broken> {
         let rmap = &self.mm.rmap;
         for (head, count) in rmap.raw_many() {
-            let held = state_count(&self.mm.frames, *head);
+            let held = state_count(&self.mm.memory.frames, *head);
             let holds = held == Some(FrameTable::MAP_COUNT_MAX.into()) && *count >= FrameTable::MAP_COUNT_MAX.into();
             ensure(holds, Some(*head), || {
                 format!("counted aside as mapped {count} times, but its own count is {held:?}")
@@ -266,7 +266,7 @@ impl<'a> Spaces<'a> {
         }
         let mut partly = Vec::new();
         for (head, counts, total) in rmap.raw_by_base() {
-            let is = self.mm.frames.get(head);
+            let is = self.mm.memory.frames.get(head);
             let is_huge = matches!(is, Frame::Anon { order: Order::HUGE, .. });
             ensure(is_huge, Some(head), || format!("base entries are counted, but {is:?}"))?;
             let found = &self.by_base[head.0 as usize..][..HUGE_PAGES as usize];
@@ -287,7 +287,7 @@ impl<'a> Spaces<'a> {
     pub(super) fn maps_folio(&self, head: Pfn, order: Order) -> Result<bool, Broken> {
         let by_base = &self.by_base[head.0 as usize..][..order.frames() as usize];
         let own = if order == Order::BASE { by_base[0] } else { self.by_huge[head.0 as usize] };
-        let small = state_count(&self.mm.frames, head).unwrap_or(0);
+        let small = state_count(&self.mm.memory.frames, head).unwrap_or(0);
         let counted =
             if small == FrameTable::MAP_COUNT_MAX.into() { self.mm.rmap.raw_many().get(&head) } else { Some(&small) };
         ensure(counted == Some(&own), Some(head), || format!("{own} entries, but {counted:?} are counted"))?;

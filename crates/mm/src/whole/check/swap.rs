@@ -1,18 +1,15 @@
 //! Linux: none; swapoff finds what does not hold.
 //! Differs: compares every slot with the entries that name it and the folio behind it.
 
+use memory::frame::{Frame, FrameFlag};
+
 use super::{Broken, Walk, ensure};
-use crate::{
-    Mm,
-    folio::pte::SwapSlot,
-    memory::frame::{Frame, FrameFlag},
-    swap::SlotFlag,
-};
+use crate::{Mm, folio::pte::SwapSlot, swap::SlotFlag};
 
 impl Walk<'_> {
     /// Each folio in the swap cache is the one that its slot knows, and the free slots are those that nobody wants.
     pub(super) fn swap_cache(&self) -> Result<(), Broken> {
-        let (swap, frames) = (&self.mm.swap, &self.mm.frames);
+        let (swap, frames) = (&self.mm.swap, &self.mm.memory.frames);
         let mut taken = 0;
         for slot in (1..=u32::try_from(swap.total()).expect("slots have 32 bits")).map(SwapSlot) {
             let folio = swap.cached(slot);

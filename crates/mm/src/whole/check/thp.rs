@@ -6,7 +6,7 @@ use super::{Broken, Walk, ensure};
 impl Walk<'_> {
     /// Nodes known to lack huge pages, and pages that khugepaged keeps, are as the rules allow.
     pub(super) fn huge_pages(&self) -> Result<(), Broken> {
-        let rules = self.mm.variant();
+        let rules = self.mm.memory.variant();
         for tries in self.mm.raw_huge_tries() {
             let is_noted = rules.khugepaged_checks_nodes || rules.thp_faults_gated || rules.thp_faults_request;
             ensure(is_noted, None, || {

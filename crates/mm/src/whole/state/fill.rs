@@ -1,6 +1,22 @@
 //! Linux: none; the opposite of stable_page_flags() in fs/proc/page.c (v6.1).
 //! Differs: puts every frame where the kernel had it.
 
+use memory::{
+    alloc::NoMemory,
+    buddy::{Block, ORDERS, types_merge},
+    cost::Prices,
+    cx::Cx,
+    event::Counters,
+    frame::{Frame, FrameFlag},
+    lru_kind::LruKind,
+    pageblock::{MigrateType, ZoneIndex},
+    slab::Cache,
+};
+use rules::{
+    gfp::Mobility,
+    machine::{MachineSpec, ZoneSpec},
+    variant::ListEnd,
+};
 use units::{CpuId, Order, Pfn, Time, Vpn};
 
 use super::{
@@ -8,24 +24,8 @@ use super::{
     types::{Census, Search},
 };
 use crate::{
-    Frame, Mm,
+    Mm,
     folio::pte::Pte,
-    memory::{
-        alloc::NoMemory,
-        buddy::{Block, ORDERS, types_merge},
-        cost::Prices,
-        cx::Cx,
-        event::Counters,
-        frame::FrameFlag,
-        lru_kind::LruKind,
-        pageblock::{MigrateType, ZoneIndex},
-        slab::Cache,
-    },
-    rules::{
-        gfp::Mobility,
-        machine::{MachineSpec, ZoneSpec},
-        variant::ListEnd,
-    },
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         vma::PageRange,
@@ -75,7 +75,7 @@ pub(super) fn fill(mut mm: Mm, machine: &MachineSpec, map: &FrameMap, draw: &mut
     let (mut mapped, mut notes) = (Mapped::default(), Notes::default());
     let specs: Vec<ZoneSpec> = machine.nodes.iter().flat_map(|node| node.managed_zones().copied()).collect();
     for (index, spec) in (0..).map(ZoneIndex).zip(&specs) {
-        let node = mm.zones[index].node;
+        let node = mm.memory.zone(index).node;
         let counts = map.zones.iter().find(|counts| counts.node == node && counts.kind == spec.kind);
         let mut zone = Filling { mm: &mut mm, map, index, spec, counts, mapped: &mut mapped, notes: &mut notes };
         let blocks = zone.blocks();
@@ -89,8 +89,8 @@ pub(super) fn fill(mut mm: Mm, machine: &MachineSpec, map: &FrameMap, draw: &mut
     let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
     for (cache, slab) in INITS.into_iter().zip(mapped.slabs) {
         if let Some(slab) = slab {
-            let order = mm.slabs.order(cache);
-            mm.take_over_slab(slab, cache, order);
+            let order = mm.memory.slabs.order(cache);
+            mm.memory.take_over_slab(slab, cache, order);
         }
     }
     let init = map_all(&mut mm, &mut cx, mapped, &mut notes, draw)?;
@@ -115,13 +115,13 @@ impl Filling<'_> {
     }
 
     fn block_frames(&self) -> u32 {
-        self.mm.frames.blocks.order().frames()
+        self.mm.memory.frames.blocks.order().frames()
     }
 
     /// The zone's pageblocks with memory. The kernel counts only those that are online; it marks nothing in others.
     fn blocks(&mut self) -> Vec<Pfn> {
         let size = self.block_frames();
-        let first = self.spec.start.align_down(self.mm.frames.blocks.order());
+        let first = self.spec.start.align_down(self.mm.memory.frames.blocks.order());
         let all = |block: &Pfn, is: &dyn Fn(Seen) -> bool| (block.0..block.0 + size).all(|pfn| is(self.seen(pfn)));
         let blocks = (first.0..self.spec.end().0).step_by(size as usize).map(Pfn);
         let mut blocks: Vec<Pfn> = blocks.filter(|block| !all(block, &|seen| seen == Seen::Hole)).collect();
@@ -138,19 +138,19 @@ impl Filling<'_> {
             self.note(&format!("{dropped} pageblocks in which nothing is marked are taken as offline"));
         }
         for block in &blocks {
-            self.mm.frames.blocks.set_zone(*block, self.index);
+            self.mm.memory.frames.blocks.set_zone(*block, self.index);
         }
         blocks
     }
 
     fn note(&mut self, text: &str) {
-        let zone = &self.mm.zones[self.index];
+        let zone = self.mm.memory.zone(self.index);
         self.notes.others.push(format!("node {} {}: {text}", zone.node, zone.kind));
     }
 
     /// The zone's blocks of frames, free ones as large as they can be: what is free and could merge has merged.
     fn pieces(&mut self, blocks: &[Pfn]) -> Vec<(Seen, Block)> {
-        let (size, max) = (self.block_frames(), self.mm.max_order());
+        let (size, max) = (self.block_frames(), self.mm.memory.max_order());
         let mut pieces = Vec::new();
         let mut odd = 0;
         let mut at = 0;
@@ -190,7 +190,9 @@ impl Filling<'_> {
         let mut pinned = vec![0_i64; blocks.len()];
         let size = self.block_frames();
         for (seen, piece) in pieces {
-            let Ok(at) = blocks.binary_search(&piece.pfn.align_down(self.mm.frames.blocks.order())) else { continue };
+            let Ok(at) = blocks.binary_search(&piece.pfn.align_down(self.mm.memory.frames.blocks.order())) else {
+                continue;
+            };
             let frames = i64::from(piece.order.frames().min(size));
             match seen {
                 Seen::Anon(_) | Seen::Shmem(_) | Seen::File => pinned[at] -= frames,
@@ -199,7 +201,7 @@ impl Filling<'_> {
             }
         }
         for (block, _) in blocks.iter().zip(&pinned).filter(|(_, pinned)| **pinned > 0) {
-            self.mm.frames.blocks.set_migrate_type(*block, MigrateType::Unmovable);
+            self.mm.memory.frames.blocks.set_migrate_type(*block, MigrateType::Unmovable);
         }
         self.note("no counts of types: a pageblock is Movable unless most of it cannot be moved");
     }
@@ -228,19 +230,20 @@ impl Filling<'_> {
         self.split_pairs(counts, &mut census, draw);
         let search = Search::new(&census, &counts.blocks, &counts.free, draw);
         for (block, to) in blocks.iter().zip(search.types()) {
-            self.mm.frames.blocks.set_migrate_type(*block, to);
+            self.mm.memory.frames.blocks.set_migrate_type(*block, to);
             self.notes.typed += usize::from(to != MigrateType::Movable);
         }
         self.notes.blocks += blocks.len();
         self.notes.apart += search.apart();
         let size = u64::from(self.block_frames());
-        self.mm.zones[self.index].high_atomic = counts.blocks[MigrateType::HighAtomic as usize] * size;
+        self.mm.memory.zone_mut(self.index).high_atomic = counts.blocks[MigrateType::HighAtomic as usize] * size;
     }
 
     /// Where the kernel counts fewer blocks of the largest order than could be, some are two pageblocks whose types do not
     /// merge.
     fn split_pairs(&self, counts: &ZoneCounts, census: &mut [Census], draw: &mut dyn Draw) {
-        let (large, half) = (usize::from(self.mm.max_order().0), usize::from(self.mm.frames.blocks.order().0));
+        let (large, half) =
+            (usize::from(self.mm.memory.max_order().0), usize::from(self.mm.memory.frames.blocks.order().0));
         let mut pairs: Vec<usize> = (0..census.len()).filter(|at| census[*at].free[large] > 0).collect();
         let counted: u64 = counts.free.iter().map(|orders| orders[large]).sum();
         let excess = pairs.len().saturating_sub(usize::try_from(counted).unwrap_or(usize::MAX));
@@ -260,10 +263,10 @@ impl Filling<'_> {
         let mut sorted = Sorted::default();
         for (seen, piece) in pieces.iter().copied() {
             let Block { pfn, order } = piece;
-            let to = self.mm.frames.blocks.migrate_type(pfn);
+            let to = self.mm.memory.frames.blocks.migrate_type(pfn);
             let mobility = match seen {
                 Seen::Hole | Seen::Reserved => {
-                    self.mm.frames.set(pfn, Frame::Reserved);
+                    self.mm.memory.frames.set(pfn, Frame::Reserved);
                     continue;
                 }
                 Seen::Free => {
@@ -289,7 +292,7 @@ impl Filling<'_> {
                 Seen::Shmem(_) | Seen::File => Mobility::Movable,
                 Seen::Slab => {
                     for (slab, cache) in self.mapped.slabs.iter_mut().zip(INITS) {
-                        if self.mm.slabs.order(cache) == order && to == MigrateType::Unmovable {
+                        if self.mm.memory.slabs.order(cache) == order && to == MigrateType::Unmovable {
                             slab.get_or_insert(pfn);
                         }
                     }
@@ -297,20 +300,20 @@ impl Filling<'_> {
                 }
                 Seen::PageTable | Seen::Kernel | Seen::Tail => Mobility::Unmovable,
             };
-            self.mm.frames.set(pfn, Frame::Kernel { order, mobility });
+            self.mm.memory.frames.set(pfn, Frame::Kernel { order, mobility });
             // It was on a list, and counts so where pageblocks are counted.
-            self.mm.frames.mark(pfn, FrameFlag::OnLru, mobility == Mobility::Movable);
+            self.mm.memory.frames.mark(pfn, FrameFlag::OnLru, mobility == Mobility::Movable);
         }
         sorted
     }
 
     /// A free block of several pageblocks is one only if their types merge.
     fn split_by_type(&self, piece: Block, free: &mut Vec<Block>) {
-        let blocks = &self.mm.frames.blocks;
+        let blocks = &self.mm.memory.frames.blocks;
         let half = Order(piece.order.0.saturating_sub(1));
         let starts = (0..piece.order.frames()).step_by(self.block_frames() as usize).map(|n| piece.pfn.plus(n));
         let first = blocks.migrate_type(piece.pfn);
-        let is_one = |pfn| types_merge(first, blocks.migrate_type(pfn), self.mm.variant.merging);
+        let is_one = |pfn| types_merge(first, blocks.migrate_type(pfn), self.mm.memory.variant().merging);
         if piece.order <= blocks.order() || starts.skip(1).all(is_one) {
             free.push(piece);
         } else {
@@ -341,7 +344,7 @@ impl Filling<'_> {
             *count = count.checked_sub(1)?;
             Some(list)
         };
-        let own = |mm: &Mm, block: &Block| mm.frames.blocks.migrate_type(block.pfn);
+        let own = |mm: &Mm, block: &Block| mm.memory.frames.blocks.migrate_type(block.pfn);
         let mut lists: Vec<_> = free.iter().map(|block| take(own(self.mm, block), block.order)).collect();
         for (block, list) in free.iter().zip(&mut lists).filter(|(_, list)| list.is_none()) {
             *list = MigrateType::ALL.into_iter().find_map(|list| take(list, block.order));
@@ -350,8 +353,7 @@ impl Filling<'_> {
         self.notes.uncounted += left.iter().flatten().sum::<u64>();
         for (block, list) in free.into_iter().zip(lists) {
             let list = list.unwrap_or_else(|| own(self.mm, &block));
-            let Mm { frames, zones, variant, .. } = &mut *self.mm;
-            zones[self.index].buddy.give(frames, cx, block, list, Some(ListEnd::Tail), variant);
+            self.mm.memory.put_free(cx, self.index, block, (list, Some(ListEnd::Tail)));
         }
     }
 
@@ -363,24 +365,23 @@ impl Filling<'_> {
         let mut runs: Vec<&[Pfn]> =
             unmarked.chunk_by(|one, next| one.0 + 1 == next.0 && one.0 / block == next.0 / block).collect();
         shuffle(&mut runs, draw, Drawn::Listed);
-        let Mm { frames, zones, variant, .. } = &mut *self.mm;
-        let zone = &mut zones[self.index];
-        runs.sort_by_key(|run| frames.blocks.migrate_type(run[0]) != MigrateType::Movable);
+        let memory = &mut self.mm.memory;
+        runs.sort_by_key(|run| memory.frames.blocks.migrate_type(run[0]) != MigrateType::Movable);
         self.notes.unmarked += unmarked.len();
         let mut unmarked = runs.into_iter().flatten().copied();
         let mut counters = Counters::default();
         let listed = self.counts.map_or(&[][..], |counts| &counts.listed);
-        for (cpu, (count, pcp)) in (0..).map(CpuId).zip(listed.iter().zip(&mut zone.pcps)) {
+        for (cpu, count) in (0..).map(CpuId).zip(listed).take(memory.cpus()) {
             let mut cx = Cx::new(cpu, Time(0), prices, &mut counters);
             for pfn in unmarked.by_ref().take(*count as usize) {
-                let own = frames.blocks.migrate_type(pfn);
+                let own = memory.frames.blocks.migrate_type(pfn);
                 let list = if own.is_requestable() { own } else { MigrateType::Movable };
-                pcp.put(frames, &mut cx, Block { pfn, order: Order::BASE }, (list, ListEnd::Head), variant);
+                memory.put_listed(&mut cx, self.index, pfn, list);
                 self.notes.listed += 1;
             }
         }
         for pfn in unmarked {
-            frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Unmovable });
+            memory.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Unmovable });
         }
     }
 }
@@ -402,13 +403,13 @@ fn map_all(
         notes.others.push(format!("{} pages of files in memory stay: there are no page tables for them", kept.len()));
     }
     for (pfn, _) in kept {
-        mm.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
-        mm.frames.mark(pfn, FrameFlag::OnLru, true);
+        mm.memory.frames.set(pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+        mm.memory.frames.mark(pfn, FrameFlag::OnLru, true);
     }
     let pages: u64 = anon.iter().map(|(block, _)| u64::from(block.order.frames())).sum::<u64>() + shmem.len() as u64;
     if pages > 0 {
         let range = PageRange::new(PAGES_FROM, pages);
-        space.vmas.insert(range, || mm.alloc_object(cx, Cache::VmArea)).ok()?;
+        space.vmas.insert(range, || mm.memory.alloc_object(cx, Cache::VmArea)).ok()?;
         space.vmas.prepare_anon(range.start);
     }
     let mut vpn = PAGES_FROM;
@@ -419,7 +420,7 @@ fn map_all(
     for (pfn, of) in &shmem {
         // No entry says that it was used where only its file has it.
         map_one(mm, &mut space, cx, Block { pfn: *pfn, order: Order::BASE }, (vpn, of.is_mapped)).ok()?;
-        mm.frames.mark(*pfn, FrameFlag::Referenced, of.is_referenced);
+        mm.memory.frames.mark(*pfn, FrameFlag::Referenced, of.is_referenced);
         vpn = Vpn(vpn.0 + 1);
     }
     // Tables for which there is nothing to map: of sparse processes, whose every table has a few pages.
@@ -437,8 +438,12 @@ fn map_all(
             notes.lru += 1;
         } else {
             // On its way to a list.
-            mm.frames.mark(block.pfn, FrameFlag::InBatch, true);
-            mm.frames.mark(block.pfn, FrameFlag::Active, LruKind::of_new_anon(mm.variant.lru_new_anon).is_active());
+            mm.memory.frames.mark(block.pfn, FrameFlag::InBatch, true);
+            mm.memory.frames.mark(
+                block.pfn,
+                FrameFlag::Active,
+                LruKind::of_new_anon(mm.memory.variant().lru_new_anon).is_active(),
+            );
             mm.lru_add(cx, block.pfn, block.order);
         }
     }
@@ -465,8 +470,8 @@ fn map_one(
     (vpn, is_used): (Vpn, bool),
 ) -> Result<(), NoMemory> {
     let slot = space.tables.make_pmd_slot(mm, cx, vpn)?;
-    mm.frames.set(pfn, Frame::Anon { family: space.family, vpn, order });
-    mm.frames.set_map_count(pfn, 1);
+    mm.memory.frames.set(pfn, Frame::Anon { family: space.family, vpn, order });
+    mm.memory.frames.set_map_count(pfn, 1);
     space.rss += u64::from(order.frames());
     if order == Order::HUGE {
         let deposit = space.tables.alloc_pte_table(mm, cx)?;

@@ -1,13 +1,11 @@
 //! Linux: none; what a system that has been up for a while has in memory before a benchmark begins.
 //! Differs: in four numbers. Its files are those of programs that it starts, and nothing else that reclaim could take.
 
+use memory::lru_kind::LruKind;
+use rules::{machine::MachineSpec, zone::ZoneKind};
 use units::{Frames, Pfn};
 
 use super::{Draw, Drawn, FrameMap, Seen};
-use crate::{
-    memory::lru_kind::LruKind,
-    rules::{machine::MachineSpec, zone::ZoneKind},
-};
 
 /// Frames that a process gets side by side, of which up to all are still there: what a per-CPU list is refilled with at a time
 /// (`zone_batchsize`, mm/page_alloc.c, 4.1, in zones of 512 MiB and more).

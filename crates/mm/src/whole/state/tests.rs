@@ -1,11 +1,20 @@
+use memory::{
+    cost::Prices,
+    cx::Cx,
+    event::Counters,
+    frame::{Frame, FrameFlag},
+    step::Step,
+};
+use rules::{
+    gfp::{AllocRequest, Mobility},
+    machine::{NodeSpec, ZoneSpec},
+    variant::named,
+};
 use units::{CpuId, Frames, NodeId, Order, Pfn, Time};
 
 use super::*;
 use crate::{
-    AllocRequest, Frame, Mobility, NodeSpec, ZoneSpec,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{cost::Prices, cx::Cx, event::Counters, frame::FrameFlag, step::Step},
-    rules::variant::named,
     space::{address_space::MMAP_BASE, page_table::Pmd},
     thp::ThpEnabled,
     whole::check::{self, Owners},
@@ -70,10 +79,10 @@ fn used(seed: u64, operations: u32) -> (Mm, AddressSpace) {
             let order = Order(u8::try_from(random.below(6).saturating_sub(2)).unwrap());
             let mobility = Mobility::ALL[random.index(3)];
             let request = AllocRequest { mobility, ..AllocRequest::gfp_kernel(NodeId(0)) }.of_order(order);
-            held.extend(mm.alloc(&mut cx, &request).map(|pfn| (pfn, order)));
+            held.extend(mm.memory.alloc(&mut cx, &request).map(|pfn| (pfn, order)));
         } else {
             let (pfn, order) = held.swap_remove(random.index(held.len()));
-            mm.free(&mut cx, pfn, order);
+            mm.memory.free(&mut cx, pfn, order);
         }
     }
     (mm, space)
@@ -82,9 +91,9 @@ fn used(seed: u64, operations: u32) -> (Mm, AddressSpace) {
 /// The map that a kernel would give of all frames.
 fn map_of(mm: &Mm) -> FrameMap {
     let mut frames = Vec::new();
-    while frames.len() < mm.frames.len() as usize {
+    while frames.len() < mm.memory.frames.len() as usize {
         let pfn = Pfn(u32::try_from(frames.len()).unwrap());
-        let frame = mm.frames.get(pfn);
+        let frame = mm.memory.frames.get(pfn);
         let (first, others) = match frame {
             Frame::Reserved => (Seen::Reserved, Seen::Tail),
             Frame::Free { .. } => (Seen::Free, Seen::Free),
@@ -94,33 +103,33 @@ fn map_of(mm: &Mm) -> FrameMap {
             Frame::Kernel { mobility: Mobility::Reclaimable, .. } | Frame::Slab(_) => (Seen::Slab, Seen::Tail),
             Frame::PageTable => (Seen::PageTable, Seen::Tail),
             Frame::Anon { .. } => {
-                let listed = mm.frames.has(pfn, FrameFlag::OnLru);
-                let is_active = mm.frames.has(pfn, FrameFlag::Active);
+                let listed = mm.memory.frames.has(pfn, FrameFlag::OnLru);
+                let is_active = mm.memory.frames.has(pfn, FrameFlag::Active);
                 let kind = if is_active { LruKind::ActiveAnon } else { LruKind::InactiveAnon };
                 (Seen::Anon(listed.then_some(kind)), Seen::Tail)
             }
             _ => (Seen::Kernel, Seen::Tail),
         };
         frames.push(first);
-        frames.extend((1..mm.frames.order_of(frame).frames()).map(|_| others));
+        frames.extend((1..mm.memory.frames.order_of(frame).frames()).map(|_| others));
     }
     FrameMap { frames, zones: counts_of(mm) }
 }
 
 fn counts_of(mm: &Mm) -> Vec<ZoneCounts> {
-    let zone = |(index, zone): (usize, &crate::ZoneState)| {
+    let zone = |(index, zone): (usize, &memory::zone_state::ZoneState)| {
         let mut blocks = [0; MigrateType::COUNT];
-        for block in (0..mm.frames.len()).step_by(512).map(Pfn) {
-            if mm.frames.blocks.zone(block).is_some_and(|of| usize::from(of.0) == index) {
-                blocks[mm.frames.blocks.migrate_type(block) as usize] += 1;
+        for block in (0..mm.memory.frames.len()).step_by(512).map(Pfn) {
+            if mm.memory.frames.blocks.zone(block).is_some_and(|of| usize::from(of.0) == index) {
+                blocks[mm.memory.frames.blocks.migrate_type(block) as usize] += 1;
             }
         }
         let orders = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(Order);
         let of = |list| orders.map(|order| u64::from(zone.buddy.area(order).list(list).len()));
-        let listed = zone.pcps.iter().map(crate::memory::pcp::lists::Pcp::count).collect();
+        let listed = zone.pcps.iter().map(memory::pcp::lists::Pcp::count).collect();
         ZoneCounts { node: zone.node, kind: zone.kind, blocks, free: MigrateType::ALL.map(of), listed }
     };
-    mm.zones().iter().enumerate().map(zone).collect()
+    mm.memory.zones().iter().enumerate().map(zone).collect()
 }
 
 fn load(map: &FrameMap, seed: u64) -> Loaded {
@@ -157,8 +166,8 @@ fn pageblocks_of_contents_that_tell_get_their_types_back() {
     let map = map_of(&mm);
     let loaded = load(&map, 1);
     let mut others = 0;
-    for block in (0..mm.frames.len()).step_by(512).map(Pfn) {
-        let types = [&mm, &loaded.mm].map(|mm| mm.frames.blocks.migrate_type(block));
+    for block in (0..mm.memory.frames.len()).step_by(512).map(Pfn) {
+        let types = [&mm, &loaded.mm].map(|mm| mm.memory.frames.blocks.migrate_type(block));
         let inside = &map.frames[block.0 as usize..][..512];
         if inside.iter().any(|seen| !matches!(seen, Seen::Free | Seen::Reserved)) {
             assert_eq!(types[0], types[1], "the pageblock of frame {block}");
@@ -172,7 +181,7 @@ fn pageblocks_of_contents_that_tell_get_their_types_back() {
 fn draws_decide_what_the_map_leaves_open_and_nothing_else() {
     let map = map_of(&used(5, 3000).0);
     let words = |loaded: &Loaded| {
-        (0..loaded.mm.frames.len()).map(|pfn| loaded.mm.frames.raw(Pfn(pfn))).collect::<Vec<(u64, u64)>>()
+        (0..loaded.mm.memory.frames.len()).map(|pfn| loaded.mm.memory.frames.raw(Pfn(pfn))).collect::<Vec<(u64, u64)>>()
     };
     let [one, same, other] = [1, 1, 2].map(|seed| load(&map, seed));
     assert_eq!(words(&one), words(&same));
@@ -202,10 +211,10 @@ fn files_in_memory_are_where_reclaim_finds_them() {
     assert_eq!(loaded.init.rss_pages(), 3);
     for (at, shmem) in pages.iter().enumerate() {
         let pfn = Pfn(u32::try_from(AT + at).unwrap());
-        let Frame::Anon { vpn, .. } = loaded.mm.frames.get(pfn) else { panic!("{pfn} can go to swap") };
+        let Frame::Anon { vpn, .. } = loaded.mm.memory.frames.get(pfn) else { panic!("{pfn} can go to swap") };
         let Pmd::Table(table) = loaded.init.tables.pmd_of(vpn) else { panic!("{pfn} is mapped") };
         assert_eq!(loaded.init.tables.pte(table, vpn).is_accessed(), shmem.is_mapped);
-        let has = |flag| loaded.mm.frames.has(pfn, flag);
+        let has = |flag| loaded.mm.memory.frames.has(pfn, flag);
         assert_eq!(has(FrameFlag::OnLru), shmem.list.is_some());
         assert_eq!(has(FrameFlag::Active), shmem.list == active);
         assert_eq!(has(FrameFlag::Referenced), shmem.is_referenced);
@@ -220,7 +229,8 @@ fn files_in_memory_take_no_tables_that_the_kernel_did_not_have() {
         assert_eq!(loaded.init.rss_pages(), mapped as u64, "{tables} tables");
         let kept = loaded.notes.iter().any(|note| note.contains("there are no page tables for them"));
         assert_eq!(kept, mapped < pages);
-        let held = |pfn: usize| matches!(loaded.mm.frames.get(Pfn(u32::try_from(pfn).unwrap())), Frame::Kernel { .. });
+        let held =
+            |pfn: usize| matches!(loaded.mm.memory.frames.get(Pfn(u32::try_from(pfn).unwrap())), Frame::Kernel { .. });
         assert_eq!((AT..AT + pages).filter(|pfn| held(*pfn)).count(), pages - mapped);
         assert_eq!(loaded.mm.gauges()[0].1, tables.max(1) as u64);
     }
@@ -239,11 +249,11 @@ fn a_free_run_ends_where_types_do_not_merge() {
     counts.free[MigrateType::Movable as usize][10] = 1;
     let map = FrameMap { frames, zones: vec![counts] };
     let loaded = load(&map, 1);
-    let zone = &loaded.mm.zones()[0];
+    let zone = &loaded.mm.memory.zones()[0];
     let high_atomic = zone.buddy.area(Order(9)).list(MigrateType::HighAtomic);
     assert_eq!((high_atomic.len(), zone.high_atomic), (1, 512));
     let block = high_atomic.first().unwrap();
-    assert_eq!(loaded.mm.frames.blocks.migrate_type(block), MigrateType::HighAtomic);
+    assert_eq!(loaded.mm.memory.frames.blocks.migrate_type(block), MigrateType::HighAtomic);
 }
 
 #[test]
@@ -263,9 +273,10 @@ fn what_lists_of_cpus_hold_are_neighbours_that_merge_again() {
     for seed in 1..=20 {
         let mut loaded = load(&FrameMap { frames: frames.clone(), zones: vec![counts.clone()] }, seed);
         let (prices, mut counters) = (Prices::free(), Counters::default());
-        loaded.mm.drain_all_pages(&mut Cx::new(CpuId(0), Time(0), &prices, &mut counters));
-        let free =
-            |pfn| if let Frame::Free { order, .. } = loaded.mm.frames.get(Pfn(pfn)) { Some(order) } else { None };
+        loaded.mm.memory.drain_all_pages(&mut Cx::new(CpuId(0), Time(0), &prices, &mut counters));
+        let free = |pfn| {
+            if let Frame::Free { order, .. } = loaded.mm.memory.frames.get(Pfn(pfn)) { Some(order) } else { None }
+        };
         let blocks: Vec<Order> = (1024..1536).filter_map(free).collect();
         assert_eq!(blocks, [Order(5); 2], "seed {seed}");
     }
@@ -341,7 +352,8 @@ fn a_system_is_where_it_was_drawn() {
 
     let Loaded { mm, init, .. } = load(&first, 3);
     let kernel = (0..32_684).step_by(512).filter(|pfn| first.frames.get(*pfn) == Some(&Seen::Kernel));
-    let types: Vec<_> = kernel.map(|pfn| mm.frames.blocks.migrate_type(Pfn(u32::try_from(pfn).unwrap()))).collect();
+    let types: Vec<_> =
+        kernel.map(|pfn| mm.memory.frames.blocks.migrate_type(Pfn(u32::try_from(pfn).unwrap()))).collect();
     assert_eq!(types, [MigrateType::Unmovable; 2]);
     assert_eq!(init.rss_pages(), 600);
 }

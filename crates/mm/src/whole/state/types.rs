@@ -3,7 +3,7 @@
 //! Differs: looks for pageblocks of each type so that all counts hold, nearest to what is in them.
 
 use super::{Draw, Drawn, shuffle};
-use crate::memory::{buddy::ORDERS, pageblock::MigrateType};
+use memory::{buddy::ORDERS, pageblock::MigrateType};
 
 const TYPES: usize = MigrateType::COUNT;
 

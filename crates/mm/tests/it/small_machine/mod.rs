@@ -1,19 +1,24 @@
 //! One node with one zone, and prices that tell clearing from copying.
 
+use memory::{
+    cost::{Prices, Work},
+    cx::Cx,
+    event::{Counters, Event},
+    frame::Frame,
+    step::Step,
+};
 use mm::{
-    Frame, MachineSpec, Mm, NodeSpec, Settings, Variant, ZoneKind, ZoneSpec,
+    Mm,
     fault::{Access, FaultDone, touch::Touch},
-    memory::{
-        cost::{Prices, Work},
-        cx::Cx,
-        event::{Counters, Event},
-        step::Step,
-    },
-    rules::variant,
     space::{
         address_space::{AddressSpace, MMAP_BASE},
         vma::PageRange,
     },
+};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{self, Variant},
+    zone::{Settings, ZoneKind},
 };
 use units::{CpuId, NodeId, Order, Pfn, Picos, Time};
 
@@ -88,14 +93,14 @@ impl SmallMachine {
 
     /// Frames that somebody owns, but for slabs, which stay a while when they are empty.
     pub(crate) fn allocated(&self) -> u64 {
-        let owned = |pfn| match self.mm.frames.get(Pfn(pfn)) {
+        let owned = |pfn| match self.mm.memory.frames.get(Pfn(pfn)) {
             Frame::Interior
             | Frame::Free { .. }
             | Frame::Pcp { .. }
             | Frame::Tail { .. }
             | Frame::Slab(_)
             | Frame::Reserved => 0,
-            frame => u64::from(self.mm.frames.order_of(frame).frames()),
+            frame => u64::from(self.mm.memory.frames.order_of(frame).frames()),
         };
         (0..self.frames).map(owned).sum()
     }

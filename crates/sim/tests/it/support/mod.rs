@@ -1,10 +1,11 @@
 //! The machine that tests of the simulator run on, to change where they need another one; and a run without processes.
 
-use mm::{
-    MachineSpec, NodeSpec, Settings, ZoneKind, ZoneSpec,
-    memory::cost::Prices,
-    rules::variant::{self, ThpDefrag},
-    thp::{ThpEnabled, khugepaged::KhugepagedSettings},
+use memory::cost::Prices;
+use mm::thp::{ThpEnabled, khugepaged::KhugepagedSettings};
+use rules::{
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{self, ThpDefrag},
+    zone::{Settings, ZoneKind},
 };
 use sim::{Config, EntryFuture};
 use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
@@ -26,7 +27,7 @@ pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
         cores: Vec::new(),
         caches: Vec::new(),
         shared_core: 100,
-        latency: mm::memory::cost::Latency::default(),
+        latency: memory::cost::Latency::default(),
         bandwidth: Vec::new(),
         swap: None,
         disk: mm::file::disk::DiskSpec::default(),

@@ -9,14 +9,12 @@
 //! one beside them is are asked for as unmovable; migration moves them like the others. Which blocks are free is kept in pages
 //! without buffers that are asked for as unmovable too (`GFP_NOFS`).
 
+use memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, step::Step};
+use rules::gfp::{AllocRequest, Mobility};
 use units::{Order, Time};
 
 use super::super::{Inode, InodeId, PageFlag, dirty::disk_wait, inode::Extents};
-use crate::{
-    Mm,
-    memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, step::Step},
-    rules::gfp::{AllocRequest, Mobility},
-};
+use crate::Mm;
 
 impl Mm {
     /// A file that no name leads to, and whose blocks are the disk's.
@@ -38,7 +36,7 @@ impl Mm {
         self.complete_disk_io(cx);
         let at = (self.device(), block);
         let request =
-            AllocRequest { mobility: Mobility::Movable, ..AllocRequest::gfp_kernel(self.node_of_cpu(cx.cpu())) };
+            AllocRequest { mobility: Mobility::Movable, ..AllocRequest::gfp_kernel(self.memory.node_of_cpu(cx.cpu())) };
         self.find_or_create(cx, at, &request)?;
         let head = self.cache.page(at.0, at.1).expect("found, or made");
         if let Some(wait) = self.wait_for_page(at, head) {
@@ -49,7 +47,7 @@ impl Mm {
             return Ok(Step::Done(()));
         }
         if self.cache.ext4.known.insert(block) || !matters {
-            self.clear(cx, head, Order::BASE);
+            self.memory.clear(cx, head, Order::BASE);
             self.cache.mark(at, PageFlag::Uptodate, true);
             return Ok(Step::Done(()));
         }
@@ -59,7 +57,7 @@ impl Mm {
     /// Reads a block, and with one of an inode table those around it (`ext4_sb_breadahead_unmovable`). When it is there.
     fn read_block(&mut self, cx: &mut Cx, (id, block): (InodeId, u64)) -> Result<Time, NoMemory> {
         let around = self.cache.ext4.read_around(block).unwrap_or(block..=block);
-        let request = AllocRequest::gfp_kernel(self.node_of_cpu(cx.cpu()));
+        let request = AllocRequest::gfp_kernel(self.memory.node_of_cpu(cx.cpu()));
         for other in around.clone().filter(|other| *other != block) {
             self.find_or_create(cx, (id, other), &request)?;
             self.make_buffer(cx, (id, other))?;
@@ -92,7 +90,7 @@ impl Mm {
             let id = self.own_file();
             *self.cache.ext4.buddies.insert(id)
         };
-        let request = AllocRequest::gfp_kernel(self.node_of_cpu(cx.cpu()));
+        let request = AllocRequest::gfp_kernel(self.memory.node_of_cpu(cx.cpu()));
         for at in [(id, 2 * group), (id, 2 * group + 1)] {
             self.find_or_create(cx, at, &request)?;
             self.cache.mark(at, PageFlag::Uptodate, true);
@@ -107,10 +105,10 @@ impl Mm {
             return Ok(());
         }
         self.make_place(cx, at.0, at.1)?;
-        let head = self.alloc(cx, request)?;
+        let head = self.memory.alloc(cx, request)?;
         debug_assert_eq!(request.order, Order::BASE);
         self.add_page(cx, at, head, true);
-        self.frames.mark(head, FrameFlag::Referenced, true);
+        self.memory.frames.mark(head, FrameFlag::Referenced, true);
         self.unlock_folio(cx, head);
         // The caller uses the block once more before it lets go of it.
         self.mark_page_accessed(cx, head);

@@ -15,22 +15,20 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    frame::Frame,
+    slab::{Cache, Object},
+    step::Step,
+};
 use units::{Bytes, Pfn, Picos, Time};
 
 use super::{
     super::{PageFlag, dirty::disk_wait},
     JOURNAL_AREA,
 };
-use crate::{
-    Mm,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        frame::Frame,
-        slab::{Cache, Object},
-        step::Step,
-    },
-};
+use crate::Mm;
 
 /// How old a transaction gets (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
 const AGE: Picos = Picos::from_secs(5);
@@ -179,7 +177,7 @@ impl Mm {
     /// `jbd2_journal_get_write_access`, `jbd2_journal_dirty_metadata`.
     fn change_block(&mut self, cx: &mut Cx, block: u64) -> Result<(), NoMemory> {
         if !self.cache.ext4.journal.heads.contains_key(&block) {
-            let object = self.alloc_object(cx, Cache::JournalHead)?;
+            let object = self.memory.alloc_object(cx, Cache::JournalHead)?;
             let head = Head { object, runs: false, commits: false, checkpoint: None };
             self.cache.ext4.journal.heads.insert(block, head);
         }
@@ -233,7 +231,7 @@ impl Mm {
         }
         // Each block is sent by a buffer head of its own, which is asked for until there is memory.
         while (self.cache.ext4.journal.shadows.len() as u64) < blocks {
-            let shadow = self.alloc_object(cx, Cache::BufferHead)?;
+            let shadow = self.memory.alloc_object(cx, Cache::BufferHead)?;
             self.cache.ext4.journal.shadows.push(shadow);
         }
         self.clean_checkpoints(cx);
@@ -259,7 +257,7 @@ impl Mm {
     fn finish_commit(&mut self, cx: &mut Cx) -> bool {
         let device = self.device();
         for shadow in std::mem::take(&mut self.cache.ext4.journal.shadows) {
-            self.free_object(cx, shadow);
+            self.memory.free_object(cx, shadow);
         }
         // Bound: as many as a step takes.
         for _ in 0..AT_ONCE {
@@ -296,7 +294,7 @@ impl Mm {
 
     /// Blocks in the journal that have a head, where a shrinker asks (`jbd2_journal_shrink_count`, 5.14).
     pub(crate) fn count_checkpointed(&self) -> u64 {
-        if !self.variant.journal_shrinks {
+        if !self.memory.variant().journal_shrinks {
             return 0;
         }
         self.cache.ext4.journal.checkpoints.iter().map(|checkpoint| checkpoint.left).sum()
@@ -335,19 +333,19 @@ impl Mm {
         }
         self.cache.ext4.journal.heads.remove(&block);
         self.cache.ext4.journal.leave_checkpoint(head.checkpoint);
-        self.free_object(cx, head.object);
+        self.memory.free_object(cx, head.object);
         true
     }
 
     /// The block that a page is, if the journal has a part in it.
     fn journaled(&self, head: Pfn) -> Option<u64> {
         let device = self.cache.ext4.device?;
-        let Frame::File { segment, .. } = self.frames.get(head) else { return None };
+        let Frame::File { segment, .. } = self.memory.frames.get(head) else { return None };
         let part = self.cache.segments.get(segment.0 as usize)?.as_ref()?;
         if part.inode != device {
             return None;
         }
-        let (_, block) = self.cache.place_of(&self.frames, head)?;
+        let (_, block) = self.cache.place_of(&self.memory.frames, head)?;
         self.cache.ext4.journal.heads.contains_key(&block).then_some(block)
     }
 
@@ -360,7 +358,8 @@ impl Mm {
     /// it (`blkdev_releasepage`); from then on the block device has no such operation ("ext4: remove bdev_try_to_free_page()
     /// callback", 5.14).
     pub(crate) fn is_kept_by_journal(&mut self, cx: &mut Cx, head: Pfn) -> bool {
-        self.journaled(head).is_some_and(|block| self.variant.journal_shrinks || !self.release_block(cx, block))
+        self.journaled(head)
+            .is_some_and(|block| self.memory.variant().journal_shrinks || !self.release_block(cx, block))
     }
 
     /// Asks for a commit of the running transaction (`jbd2_journal_start_commit`).

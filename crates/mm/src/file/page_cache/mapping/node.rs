@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use super::{EMPTY, Entry, KIND, SLOTS};
-use crate::memory::{frame::NIL, slab::Object};
+use memory::{frame::NIL, slab::Object};
 
 /// Entries that lie in the node itself: as many as a file of 64 KiB has pages, of which small-file benchmarks have a million.
 const FIRST: usize = 16;

@@ -1,7 +1,7 @@
 //! Linux: fs/ext4, fs/jbd2 (v6.1): what a file takes beside its pages, its inode and its name.
 
 use super::*;
-use crate::memory::{cost::Work, slab::Cache};
+use memory::{cost::Work, slab::Cache};
 
 #[test]
 fn a_file_has_what_the_journal_knows_and_an_extent_until_its_inode_goes() {
@@ -87,7 +87,8 @@ fn inodes_share_blocks_that_the_journal_keeps_until_they_are_written() {
 #[test]
 fn before_5_14_who_wants_the_page_of_a_written_block_gets_it() {
     let mut lab = Lab::new(2048, 1, 50);
-    lab.mm.variant.journal_shrinks = false;
+    let rules = rules::variant::Variant { journal_shrinks: false, ..*lab.mm.memory.variant() };
+    lab.mm.memory.set_variant(rules).unwrap();
     create_and_close(&mut lab, 0..160);
     lab.call(FileRequest::SyncAll).unwrap();
     assert_eq!((blocks(&lab).len(), used(&lab, Cache::JournalHead), lab.mm.count_checkpointed()), (15, 13, 0));

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{rules::variant::patched, soak};
+use crate::soak;
+use rules::variant::patched;
 
 /// Contents written to the pages of a file, the last of which they must hold; where the disk fails, any of them or nothing, but
 /// never another file's.
@@ -112,14 +113,14 @@ impl Beside {
         let gives = self.atomic.len() >= ATOMIC || lab.draw(2) == 0;
         for _ in 0..=lab.draw(6) {
             let order = Order(u8::try_from(lab.draw(3)).unwrap());
-            let is_boosted = lab.mm.zones()[0].boost > 0;
+            let is_boosted = lab.mm.memory.zones()[0].boost > 0;
             let mut cx = Cx::new(CpuId(0), lab.now, &lab.prices, &mut lab.counters);
             if !gives {
-                let got = lab.mm.alloc(&mut cx, &AllocRequest::gfp_atomic(NodeId(0)).of_order(order));
+                let got = lab.mm.memory.alloc(&mut cx, &AllocRequest::gfp_atomic(NodeId(0)).of_order(order));
                 self.atomic.extend(got.map(|block| (block, order)));
                 self.sum.reach("who cannot wait is served under a boost", u64::from(got.is_ok() && is_boosted));
             } else if let Some((block, order)) = self.atomic.pop() {
-                lab.mm.free(&mut cx, block, order);
+                lab.mm.memory.free(&mut cx, block, order);
             }
         }
         lab.run_daemons();
@@ -135,7 +136,7 @@ impl Beside {
             self.sum.reach("blocks of ext4 are reclaimed", self.idle[2].saturating_sub(idle[2]));
         }
         self.idle = idle;
-        self.sum.reach("marks are raised", u64::from(lab.mm.zones()[0].boost > 0));
+        self.sum.reach("marks are raised", u64::from(lab.mm.memory.zones()[0].boost > 0));
         self.sum.reach("bios are on their way", lab.mm.cache.bios.iter().flatten().count() as u64);
     }
 }

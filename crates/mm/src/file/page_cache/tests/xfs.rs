@@ -1,7 +1,7 @@
 //! Linux: fs/xfs/xfs_buf.c, xfs_log_cil.c (v4.20): buffers of inodes, and what the log needs of memory.
 
 use super::*;
-use crate::memory::slab::Cache;
+use memory::slab::Cache;
 
 #[test]
 fn xfs_reads_the_buffers_of_inodes_that_it_gave_back() {

@@ -8,19 +8,16 @@
 
 use std::{collections::VecDeque, vec::IntoIter};
 
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    slab::{Cache, Object},
+    step::{Step, TICK},
+};
 use units::{Bytes, Time};
 
 use super::super::{InodeId, dirty::disk_wait};
-use crate::{
-    Mm,
-    file::disk::DiskSpec,
-    memory::{
-        alloc::NoMemory,
-        cx::Cx,
-        slab::{Cache, Object},
-        step::{Step, TICK},
-    },
-};
+use crate::{Mm, file::disk::DiskSpec};
 
 /// Vectors that one step frees, and inodes whose size it logs.
 const AT_ONCE: usize = 32;
@@ -157,9 +154,9 @@ impl Mm {
             vector
         } else {
             if let Some(small) = self.cache.inode_mut(id).logged.take() {
-                self.free_object(cx, small);
+                self.memory.free_object(cx, small);
             }
-            Vector { object: self.alloc_object(cx, fields.cache())?, fields }
+            Vector { object: self.memory.alloc_object(cx, fields.cache())?, fields }
         };
         let log = &mut self.cache.xfs.log;
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the file exists");
@@ -223,7 +220,7 @@ impl Mm {
                 log.sent.pop_front();
             }
             for vector in vectors {
-                self.free_object(cx, vector.object);
+                self.memory.free_object(cx, vector.object);
             }
             return Some(Step::More);
         }

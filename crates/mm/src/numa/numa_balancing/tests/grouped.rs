@@ -2,18 +2,23 @@
 //!
 //! Faults as tasks count them since 3.13: alone and in groups, which pages come over, periods and scans.
 
+use memory::{
+    event::Event,
+    frame::{ControlId, SpaceId},
+    last_fault::Last,
+    step::Step,
+};
+use rules::{
+    mempolicy::Mempolicy,
+    variant::{NumaPeriod, named},
+};
 use units::{CpuId, NodeId, Picos, Time};
 
 use super::{HUGE, World};
 use crate::{
-    ControlId, Mm, SpaceId,
+    Mm,
     fault::{Access, touch::Touch},
-    memory::{event::Event, last_fault::Last, step::Step},
     numa::numa_balancing::{Maker, Tick, period::adapted, scan::ScanWork, task::Fault},
-    rules::{
-        mempolicy::Mempolicy,
-        variant::{NumaPeriod, named},
-    },
     space::{address_space::AddressSpace, vma::PageRange},
 };
 

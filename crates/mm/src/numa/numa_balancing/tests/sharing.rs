@@ -83,7 +83,7 @@ fn base_pages_keep_the_last_fault_of_the_huge_page_that_they_were() {
         assert_eq!(spaces.get(id).unwrap().tables.lookup(page).pfn(), head);
     });
     for base in [0, 511] {
-        let last = world.mm.last_faults.as_ref().unwrap().get(head.plus(base), Order::BASE);
+        let last = world.mm.memory.last_faults().unwrap().get(head.plus(base), Order::BASE);
         assert!(last.may_be(ControlId(7)), "page {base}");
     }
 }

@@ -1,13 +1,14 @@
+use memory::{cost::Prices, event::Counters, news::Daemon};
+use rules::{
+    gfp::AllocRequest,
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant::{Variant, named},
+    zone::Settings,
+};
 use units::{CpuId, NodeId, Pfn, Time};
 
 use super::*;
-use crate::{
-    AllocRequest, MachineSpec, NodeSpec, Settings, ZoneSpec,
-    memory::{cost::Prices, event::Counters, news::Daemon},
-    reclaim::DirectReclaim,
-    rules::variant::{Variant, named},
-    whole::check,
-};
+use crate::{reclaim::DirectReclaim, whole::check};
 
 const DMA32: ZoneIndex = ZoneIndex(0);
 const NORMAL: ZoneIndex = ZoneIndex(1);
@@ -50,31 +51,21 @@ impl World {
     }
 
     fn free(&self, zone: ZoneIndex) -> u64 {
-        self.mm.zones[zone].buddy.free_frames()
+        self.mm.memory.zone(zone).buddy.free_frames()
     }
 
     /// The kernel takes a zone's frames but for so many.
     fn take_all_but(&mut self, zone: ZoneIndex, most: u64) {
-        let (rules, mobility, prices) = (*self.mm.variant(), crate::Mobility::Unmovable, Prices::free());
-        let want = crate::memory::fallback::Want {
-            order: Order::BASE,
-            list: crate::MigrateType::of(mobility),
-            whole_blocks_only: false,
-            stalls: false,
-            wakes_kswapd: false,
-        };
-        let Mm { zones, frames, .. } = &mut self.mm;
+        let (rules, mobility, prices) = (*self.mm.memory.variant(), rules::gfp::Mobility::Unmovable, Prices::free());
         let mut cx = Cx::new(CpuId(0), Time(self.now), &prices, &mut self.counters);
-        while zones[zone].buddy.free_frames() > most {
-            let end = zones[zone].end;
-            let (pfn, _) = zones[zone].buddy.take_or_fall_back(frames, &mut cx, want, end, &rules).unwrap();
-            frames.set(pfn, crate::Frame::Kernel { order: Order::BASE, mobility });
+        while self.mm.memory.zone(zone).free_frames() > most {
+            self.mm.memory.take_of_zone(&mut cx, zone, mobility).unwrap();
         }
     }
 
     fn wake(&mut self, order: u8, highest: ZoneKind) -> bool {
-        self.at(|mm, _, cx| mm.wake_kswapd(cx, NodeId(0), Order(order), highest));
-        !self.mm.take_woken(Daemon::Kswapd).is_empty()
+        self.at(|mm, _, cx| mm.memory.wake_kswapd(cx, NodeId(0), Order(order), highest));
+        !self.mm.memory.take_woken(Daemon::Kswapd).is_empty()
     }
 
     /// Until it sleeps; says until when.
@@ -103,10 +94,10 @@ fn room_is_made_in_every_zone_that_lacks_it_and_in_no_other() {
     let made = |rules: &str| {
         let mut world = World::new(rules);
         world.read(2000);
-        let high = world.mm.zones[NORMAL].marks.high.0;
+        let high = world.mm.memory.zone(NORMAL).marks.high.0;
         world.take_all_but(NORMAL, high - 50);
-        world.mm.zones[NORMAL].reclaim =
-            crate::memory::zone_state::ZoneReclaim { meets_writeback: true, meets_dirty: true, is_congested: true };
+        world.mm.memory.zone_mut(NORMAL).reclaim =
+            memory::zone_state::ZoneReclaim { meets_writeback: true, meets_dirty: true, is_congested: true };
         if !world.wake(0, ZoneKind::Movable) {
             return None;
         }
@@ -119,7 +110,7 @@ fn room_is_made_in_every_zone_that_lacks_it_and_in_no_other() {
     assert!(scans[0] > 50 && scans[1] == 0 && scans[2] == scans[0], "{scans:?}");
     assert_eq!(world.count(Event::PgstealKswapdNormal), world.count(Event::PgstealKswapd));
     assert_eq!(world.count(Event::Pageoutrun), 1);
-    let flags = world.mm.zones[NORMAL].reclaim;
+    let flags = world.mm.memory.zone(NORMAL).reclaim;
     assert!(!flags.meets_writeback && !flags.meets_dirty && !flags.is_congested, "it has room again");
     assert!(made("v4.8").is_none(), "any zone with room is enough for a node");
 }
@@ -129,7 +120,7 @@ fn zones_below_one_that_lacks_room_get_a_gap_beyond_their_high_mark() {
     let scanned = |above: u64| {
         let mut world = World::new("v4.1");
         world.read(15_000 + 2000);
-        let marks = [DMA32, NORMAL].map(|zone| world.mm.zones[zone].marks.high.0);
+        let marks = [DMA32, NORMAL].map(|zone| world.mm.memory.zone(zone).marks.high.0);
         world.take_all_but(NORMAL, marks[1] - 50);
         world.take_all_but(DMA32, marks[0] + above);
         assert!(world.wake(0, ZoneKind::Movable));
@@ -150,9 +141,9 @@ fn a_large_order_wants_a_quarter_of_the_node_and_zones_given_up_do_not_count_aga
     assert!(!world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)));
     assert!(world.mm.node_balanced(NodeId(0), wish(3, ZoneKind::Normal)), "Dma32 is half of it");
     assert!(world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Dma32)));
-    world.mm.zones[NORMAL].buddy.scanned = 6 * 100;
+    world.mm.memory.zone_mut(NORMAL).buddy.scanned = 6 * 100;
     assert!(world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)), "all of it was looked at six times");
-    world.mm.zones[NORMAL].buddy.scanned = 6 * 100 - 1;
+    world.mm.memory.zone_mut(NORMAL).buddy.scanned = 6 * 100 - 1;
     assert!(!world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)));
 }
 
@@ -160,11 +151,11 @@ fn a_large_order_wants_a_quarter_of_the_node_and_zones_given_up_do_not_count_aga
 fn a_frame_that_comes_free_is_a_reason_to_look_again() {
     let mut world = World::new("v4.1");
     world.read(100);
-    world.mm.zones[NORMAL].buddy.scanned = 1000;
+    world.mm.memory.zone_mut(NORMAL).buddy.scanned = 1000;
     assert!(!world.mm.is_reclaimable(NORMAL));
     let request = AllocRequest::gfp_kernel(NodeId(0)).of_order(Order(1));
-    let pfn = world.at(|mm, _, cx| mm.alloc(cx, &request)).unwrap();
-    world.at(|mm, _, cx| mm.free(cx, pfn, Order(1)));
+    let pfn = world.at(|mm, _, cx| mm.memory.alloc(cx, &request)).unwrap();
+    world.at(|mm, _, cx| mm.memory.free(cx, pfn, Order(1)));
     assert!(world.mm.is_reclaimable(NORMAL));
 }
 
@@ -173,7 +164,7 @@ fn what_ends_a_nap_too_soon_is_counted() {
     let napping = || {
         let mut world = World::new("v4.1");
         world.read(2000);
-        let high = world.mm.zones[NORMAL].marks.high.0;
+        let high = world.mm.memory.zone(NORMAL).marks.high.0;
         world.take_all_but(NORMAL, high - 1);
         assert!(world.wake(0, ZoneKind::Movable));
         assert!(matches!(world.run(), Wait::Until(_)));
@@ -203,19 +194,19 @@ fn what_ends_a_nap_too_soon_is_counted() {
 fn only_a_larger_order_narrows_the_zones() {
     let mut world = World::new("v4.1");
     assert!(!world.wake(0, ZoneKind::Dma32), "balanced");
-    assert_eq!(world.mm.nodes[NodeId(0)].kswapd.wish, Some(wish(0, ZoneKind::Normal)));
+    assert_eq!(world.mm.memory.node(NodeId(0)).kswapd.wish, Some(wish(0, ZoneKind::Normal)));
     world.wake(3, ZoneKind::Dma32);
-    assert_eq!(world.mm.nodes[NodeId(0)].kswapd.wish, Some(wish(3, ZoneKind::Dma32)));
+    assert_eq!(world.mm.memory.node(NodeId(0)).kswapd.wish, Some(wish(3, ZoneKind::Dma32)));
     world.wake(2, ZoneKind::Normal);
     world.wake(4, ZoneKind::Movable);
-    assert_eq!(world.mm.nodes[NodeId(0)].kswapd.wish, Some(wish(4, ZoneKind::Dma32)));
+    assert_eq!(world.mm.memory.node(NodeId(0)).kswapd.wish, Some(wish(4, ZoneKind::Dma32)));
 }
 
 #[test]
 fn it_gives_the_order_up_when_compaction_can_do_the_rest() {
     let mut world = World::new("v4.1");
     world.read(24_000);
-    let high = world.mm.zones[NORMAL].marks.high.0;
+    let high = world.mm.memory.zone(NORMAL).marks.high.0;
     for zone in [NORMAL, DMA32] {
         world.take_all_but(zone, high - 600);
     }
@@ -286,7 +277,7 @@ fn nobody_waits_for_room_in_zones_that_are_given_up() {
         for zone in [NORMAL, DMA32] {
             world.take_all_but(zone, 10);
         }
-        world.mm.zones[NORMAL].buddy.scanned = looked_at;
+        world.mm.memory.zone_mut(NORMAL).buddy.scanned = looked_at;
         let mut direct = DirectReclaim::new(AllocRequest::gfp_highuser_movable(NodeId(0)));
         let step = world.at(|mm, spaces, cx| direct.step(mm, spaces, cx));
         (matches!(step, Step::Block(Wait::Until(_))), world.count(Event::PgscanDirectThrottle))

@@ -1,11 +1,8 @@
 //! Linux: none; the series of 2015, each of its patches alone and all of them, on one node and on two.
 //! Differs: nobody else runs.
 
-use crate::{
-    AllocRequest,
-    memory::{cost::Work, news::Daemon},
-    rules::variant::patched,
-};
+use memory::{cost::Work, news::Daemon};
+use rules::{gfp::AllocRequest, variant::patched};
 
 use super::*;
 
@@ -24,17 +21,17 @@ impl World {
     /// Allocates all frames of an order that are left on a node, for good.
     fn exhaust(&mut self, node: u32, order: Order) -> Vec<Pfn> {
         let request = AllocRequest::gfp_nowait(NodeId(node)).of_order(order).this_node();
-        std::iter::from_fn(|| self.with(|mm, _, cx| mm.alloc(cx, &request)).ok()).collect()
+        std::iter::from_fn(|| self.with(|mm, _, cx| mm.memory.alloc(cx, &request)).ok()).collect()
     }
 
     fn free(&mut self, pfn: Pfn, order: Order) {
-        self.with(|mm, _, cx| mm.free(cx, pfn, order));
+        self.with(|mm, _, cx| mm.memory.free(cx, pfn, order));
     }
 
     /// Halves of huge pages, several, as the first base pages after it break some: nobody frees a huge page as such.
     fn halves(&mut self) -> Vec<Pfn> {
         let request = AllocRequest::gfp_nowait(NodeId(0)).of_order(HALF);
-        (0..8).map(|_| self.with(|mm, _, cx| mm.alloc(cx, &request)).expect("there is memory")).collect()
+        (0..8).map(|_| self.with(|mm, _, cx| mm.memory.alloc(cx, &request)).expect("there is memory")).collect()
     }
 
     fn free_halves(&mut self, halves: Vec<Pfn>) {
@@ -79,7 +76,7 @@ impl World {
 
     fn set_locked(&mut self, id: SpaceId, vpn: Vpn, is_locked: bool) {
         let pfn = self.frame(id, vpn);
-        self.mm.frames.mark(pfn, FrameFlag::Locked, is_locked);
+        self.mm.memory.frames.mark(pfn, FrameFlag::Locked, is_locked);
     }
 
     fn run_thread(&mut self, node: u32) -> Wait {
@@ -105,18 +102,18 @@ fn alloc_sleep(world: &World) -> Wait {
 fn the_fault_side_goes_each_way_of_its_diagram() {
     let mut world = with_patches(&ALL, 1);
     let (id, range) = world.process(8, 0);
-    world.mm.take_woken(Daemon::Khugepaged);
+    world.mm.memory.take_woken(Daemon::Khugepaged);
     // A fault that gets one changes nothing.
     world.fault(id, range, 0);
     assert_eq!((world.count(Event::ThpFaultAlloc), world.has_huge(0)), (1, true));
     assert_eq!(world.run(), scan_sleep(&world));
-    assert!(world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
     // One that gets none clears the bit, and asks khugepaged.
     let halves = world.halves();
     let mut taken = world.exhaust(0, Order::HUGE);
     world.fault(id, range, 1);
     assert_eq!((world.count(Event::ThpFaultFallback), world.has_huge(0)), (1, false));
-    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(!world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
     // khugepaged gets none either.
     assert_eq!(world.run(), alloc_sleep(&world));
     assert!(!world.has_huge(0));
@@ -124,7 +121,7 @@ fn the_fault_side_goes_each_way_of_its_diagram() {
     world.free_halves(halves);
     world.fault(id, range, 2);
     assert_eq!((world.count(Event::ThpFaultFallback), world.count(Event::ThpFaultAlloc)), (2, 1));
-    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty() && !world.has_huge(0));
+    assert!(!world.mm.memory.take_woken(Daemon::Khugepaged).is_empty() && !world.has_huge(0));
     // khugepaged finds it, and faults try again.
     assert_eq!(world.count(Event::ThpCollapseAlloc), 0);
     world.run();
@@ -158,9 +155,9 @@ fn without_patches_an_abandoned_collapse_gives_its_page_back_and_a_failure_inter
     );
     // Faults try on and on, and nobody is told.
     let (id, range) = world.process(2, 0);
-    world.mm.take_woken(Daemon::Khugepaged);
+    world.mm.memory.take_woken(Daemon::Khugepaged);
     (0..2).for_each(|n| world.fault(id, range, n));
-    assert!(world.has_huge(0) && world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(world.has_huge(0) && world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
 }
 
 #[test]
@@ -196,7 +193,7 @@ fn patch_1_gives_back_a_page_of_the_wrong_node() {
     world.set_locked(first, range.start, true);
     assert_eq!(world.run(), scan_sleep(&world));
     assert_eq!((world.count(Event::ThpCollapseAlloc), world.mm.khugepaged.pages_collapsed), (2, 1));
-    assert_eq!(world.mm.node_of(world.frame(second, other.start)), NodeId(1));
+    assert_eq!(world.mm.memory.node_of(world.frame(second, other.start)), NodeId(1));
 }
 
 #[test]
@@ -297,7 +294,7 @@ fn equal_nodes_take_turns_and_before_that_the_first_page_chose() {
         }
         world.mm.thp.enabled = ThpEnabled::Madvise;
         world.run();
-        [0, 1, 2].map(|n| world.mm.node_of(world.frame(id, range.start.plus(n * HUGE_PAGES))).0)
+        [0, 1, 2].map(|n| world.mm.memory.node_of(world.frame(id, range.start.plus(n * HUGE_PAGES))).0)
     };
     assert_eq!(targets(*named("v3.9")), [1, 1, 1]);
     assert_eq!(targets(*named("v4.1")), [0, 1, 0]);
@@ -308,11 +305,11 @@ fn equal_nodes_take_turns_and_before_that_the_first_page_chose() {
 fn patch_3_keeps_faults_away_until_a_huge_page_is_freed() {
     let mut world = with_patches(&[3], 1);
     let (id, range) = world.process(4, 0);
-    world.mm.take_woken(Daemon::Khugepaged);
+    world.mm.memory.take_woken(Daemon::Khugepaged);
     let halves = world.halves();
     let mut taken = world.exhaust(0, Order::HUGE);
     world.fault(id, range, 0);
-    assert!(!world.has_huge(0) && world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(!world.has_huge(0) && world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
     world.free_halves(halves);
     world.fault(id, range, 1);
     assert_eq!((world.count(Event::ThpFaultFallback), world.count(Event::ThpFaultAlloc)), (2, 0));
@@ -332,9 +329,9 @@ fn patch_4_wakes_khugepaged_from_both_sleeps_and_from_having_nothing_to_do() {
     // It sleeps after a failure: a fault wakes it, and it goes on.
     assert_eq!(world.run(), alloc_sleep(&world));
     world.fault(id, range, 1);
-    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(!world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
     world.fault(id, range, 2);
-    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(!world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
     // After the second failure it would sleep until the next wake-up, but begins that at once.
     assert_eq!(world.count(Event::ThpCollapseAllocFailed), 1);
     assert_eq!(world.run(), alloc_sleep(&world));
@@ -343,7 +340,7 @@ fn patch_4_wakes_khugepaged_from_both_sleeps_and_from_having_nothing_to_do() {
         world.free(frame, Order::HUGE);
     }
     while world.run() != scan_sleep(&world) {}
-    assert!(world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
     // Faults still try by themselves.
     world.fault(id, range, 3);
     assert_eq!(world.count(Event::ThpFaultAlloc), 1);
@@ -352,7 +349,7 @@ fn patch_4_wakes_khugepaged_from_both_sleeps_and_from_having_nothing_to_do() {
     world.with(|mm, _, cx| space.exit(mm, cx));
     assert_eq!(world.run(), Wait::Queue);
     world.mm.huge_fault_failed(NodeId(0));
-    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty());
+    assert!(!world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
     assert_eq!(world.run(), Wait::Queue);
 }
 
@@ -361,7 +358,7 @@ fn a_request_wakes_khugepaged_that_never_had_anything_to_do() {
     let mut world = with_patches(&[2, 4], 1);
     assert_eq!(world.run(), Wait::Queue);
     world.mm.huge_fault_failed(NodeId(0));
-    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty() && !world.has_huge(0));
+    assert!(!world.mm.memory.take_woken(Daemon::Khugepaged).is_empty() && !world.has_huge(0));
     assert_eq!((world.run(), world.has_huge(0)), (Wait::Queue, true));
 }
 
@@ -411,17 +408,20 @@ fn patch_5_has_the_threads_of_nodes_allocate_and_khugepaged_sleep() {
     let mut world = with_patches(&[1, 2, 3, 4, 5], 2);
     let (id, range) = world.process(3, 0);
     world.run();
-    world.mm.take_woken(Daemon::Khugepaged);
+    world.mm.memory.take_woken(Daemon::Khugepaged);
     let halves = world.halves();
     world.exhaust(0, Order::HUGE);
     world.fault(id, range, 0);
-    assert!(world.mm.take_woken(Daemon::Khugepaged).is_empty());
-    assert_eq!(world.mm.take_woken(Daemon::ThpThread), [NodeId(0)]);
+    assert!(world.mm.memory.take_woken(Daemon::Khugepaged).is_empty());
+    assert_eq!(world.mm.memory.take_woken(Daemon::ThpThread), [NodeId(0)]);
     assert_eq!(world.run_thread(0), alloc_sleep(&world));
     assert!(!world.has_huge(0));
     world.free_halves(halves);
     world.fault(id, range, 1);
-    assert_eq!((world.mm.take_woken(Daemon::ThpThread), world.count(Event::ThpFaultFallback)), (vec![NodeId(0)], 2));
+    assert_eq!(
+        (world.mm.memory.take_woken(Daemon::ThpThread), world.count(Event::ThpFaultFallback)),
+        (vec![NodeId(0)], 2)
+    );
     assert_eq!(world.run_thread(0), alloc_sleep(&world));
     assert!(world.has_huge(0));
     world.fault(id, range, 2);
@@ -457,7 +457,7 @@ fn khugepaged_unscanned_allocates_when_asked_and_scans_when_it_is_time() {
     world.fault(id, range, 1);
     world.free_halves(halves);
     // It gets one for the fault's next, and sleeps for the rest of its time.
-    assert!(!world.mm.take_woken(Daemon::Khugepaged).is_empty() && !world.has_huge(0));
+    assert!(!world.mm.memory.take_woken(Daemon::Khugepaged).is_empty() && !world.has_huge(0));
     assert_eq!((world.run(), world.has_huge(0)), (due, true));
     assert_eq!(world.mm.khugepaged.full_scans, scans);
     let Wait::Until(due) = due else { unreachable!("it sleeps for a while") };

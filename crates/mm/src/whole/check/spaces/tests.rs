@@ -1,20 +1,34 @@
+use memory::{cost::Prices, cx::Cx, event::Counters, frame::FamilyId, step::Step};
+use rules::{
+    gfp::{AllocRequest, Mobility},
+    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    variant,
+    zone::{Settings, ZoneKind},
+};
 use units::{CpuId, NodeId, Time, Vpn};
 
 use super::*;
 use crate::{
-    AllocRequest, FamilyId, MachineSpec, Mobility, NodeSpec, Settings, ZoneKind, ZoneSpec,
     fault::{Access, touch::Touch},
-    memory::{cost::Prices, cx::Cx, event::Counters, step::Step},
-    rules::variant,
     space::{
         address_space::MMAP_BASE,
         page_table::{Pmd, PmdSlot, TableId},
         vma::PageRange,
     },
-    whole::check::{Owners, tests::Numbers, walk_owners},
+    whole::check::{Owners, walk_owners},
 };
 
 const SEEDS: u32 = 40;
+
+/// Numbers that depend on a seed alone.
+struct Numbers(u32);
+
+impl Numbers {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.0 >> 8) as usize % n
+    }
+}
 
 /// Some processes and their memory.
 struct State {
@@ -128,7 +142,8 @@ impl State {
     }
 
     fn frame(&self, numbers: &mut Numbers, holds: impl Fn(Frame) -> bool) -> Pfn {
-        let all: Vec<Pfn> = (0..self.mm.frames.len()).map(Pfn).filter(|pfn| holds(self.mm.frames.get(*pfn))).collect();
+        let all: Vec<Pfn> =
+            (0..self.mm.memory.frames.len()).map(Pfn).filter(|pfn| holds(self.mm.memory.frames.get(*pfn))).collect();
         all[numbers.below(all.len())]
     }
 
@@ -153,7 +168,7 @@ fn is_shared(state: &State, pte: Pte) -> bool {
 }
 
 fn is_base(state: &State, pte: Pte) -> bool {
-    is_mapped(state, pte) && matches!(state.mm.frames.get(pte.pfn()), Frame::Anon { order: Order::BASE, .. })
+    is_mapped(state, pte) && matches!(state.mm.memory.frames.get(pte.pfn()), Frame::Anon { order: Order::BASE, .. })
 }
 
 type Damage = fn(&mut State, &mut Numbers);
@@ -210,27 +225,27 @@ const DAMAGES: [(&str, Damage); 24] = [
     ("a count in a frame's own word", |s, n| {
         let at = s.base(n, is_base);
         let pfn = s.pte(at).pfn();
-        *s.mm.frames.raw_mut(pfn).0 ^= 1 << (14 + n.below(2));
+        *s.mm.memory.frames.raw_mut(pfn).0 ^= 1 << (14 + n.below(2));
     }),
     ("memory of another family", |s, n| {
         let at = s.base(n, is_base);
-        let Frame::Anon { vpn, order, .. } = s.mm.frames.get(s.pte(at).pfn()) else { unreachable!() };
-        let count = s.mm.frames.map_count(s.pte(at).pfn());
-        s.mm.frames.set(s.pte(at).pfn(), Frame::Anon { family: FamilyId(9), vpn, order });
-        s.mm.frames.set_map_count(s.pte(at).pfn(), count);
+        let Frame::Anon { vpn, order, .. } = s.mm.memory.frames.get(s.pte(at).pfn()) else { unreachable!() };
+        let count = s.mm.memory.frames.map_count(s.pte(at).pfn());
+        s.mm.memory.frames.set(s.pte(at).pfn(), Frame::Anon { family: FamilyId(9), vpn, order });
+        s.mm.memory.frames.set_map_count(s.pte(at).pfn(), count);
     }),
     ("mapped memory that says it is the kernel's", |s, n| {
         let at = s.base(n, is_base);
-        s.mm.frames.set(s.pte(at).pfn(), Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
+        s.mm.memory.frames.set(s.pte(at).pfn(), Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
     }),
     ("a table that is not marked", |s, n| {
         let table = s.frame(n, |frame| frame == Frame::PageTable);
-        s.mm.frames.set(table, Frame::Kernel { order: Order::BASE, mobility: Mobility::Unmovable });
+        s.mm.memory.frames.set(table, Frame::Kernel { order: Order::BASE, mobility: Mobility::Unmovable });
     }),
     ("a table that nobody has", |s, _| {
         let request = AllocRequest::gfp_kernel(NodeId(0));
-        let frame = with(&mut s.mm, |mm, cx| mm.alloc(cx, &request)).expect("there is memory");
-        s.mm.frames.set(frame, Frame::PageTable);
+        let frame = with(&mut s.mm, |mm, cx| mm.memory.alloc(cx, &request)).expect("there is memory");
+        s.mm.memory.frames.set(frame, Frame::PageTable);
     }),
     ("a table in two places", |s, n| {
         let [one, other] = s.two_tables(n);
@@ -289,7 +304,7 @@ fn every_damage_to_processes_is_noticed() {
 fn what_no_process_owns_is_listed() {
     let mut state = State::used(&mut Numbers(1));
     let request = AllocRequest::gfp_kernel(NodeId(0));
-    let frame = with(&mut state.mm, |mm, cx| mm.alloc(cx, &request)).expect("there is memory");
+    let frame = with(&mut state.mm, |mm, cx| mm.memory.alloc(cx, &request)).expect("there is memory");
     assert_eq!(state.walk(), Ok(vec![frame]));
     let dead = state.spaces.remove(0);
     assert!(state.walk().is_ok_and(|others| !others.is_empty()) || state.walk().is_err());

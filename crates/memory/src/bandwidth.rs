@@ -1,0 +1,166 @@
+//! Linux: none; this is what memory does by itself.
+//! Differs: clearing, copying and filling frames, page by page, and sweeps of user code, as flows (`bandwidth/flows.rs`); not
+//! what else user code and page walks read and write. The huge zero page, and the copy of a huge page (`huge_cow.rs`), take all
+//! that they need in one go. Where no memory has a limit a huge page is cleared in one step, which no tick interrupts.
+//!
+//! Clearing, copying and filling are priced as if one CPU had a node's memory for itself. A node with a limit serves so
+//! many bytes per second: when it falls behind, the CPUs wait for it.
+
+pub mod flows;
+
+use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
+
+use self::flows::Flows;
+use crate::{
+    Memory,
+    cost::{Cause, Work},
+    cx::Cx,
+    primitive,
+};
+
+/// Capacity that a node has not used stays available for this long. CPUs do not act in perfect order: one may be behind
+/// another by a quantum, 2 us by default, and a step, and has a right to what the other left.
+const SLACK: Picos = Picos::from_micros(4);
+
+/// The memory bandwidth of all nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Bandwidth {
+    /// Has any node a limit?
+    is_limited: bool,
+    /// User code that sweeps through memory.
+    pub flows: Flows,
+}
+
+/// One node's memory.
+#[derive(Clone, Debug, Default)]
+pub struct Server {
+    /// Time to read or write one frame while no other CPU does; 0 without a limit.
+    per_frame: Picos,
+    /// That time beside user code that sweeps through the node's memory; 0 where none does.
+    beside_flows: Picos,
+    /// When it has done all that was asked of it so far.
+    free_at: Time,
+}
+
+impl Server {
+    /// Reads or writes frames from `start` on; says when it has done so.
+    fn serve(&mut self, start: Time, frames: u32) -> Time {
+        let from = self.free_at.max(Time(start.0.saturating_sub(SLACK.0)));
+        self.free_at = from + Picos(self.per_frame.max(self.beside_flows).0 * u64::from(frames));
+        self.free_at
+    }
+}
+
+impl Memory {
+    /// Gives a node so many bytes per second, from all CPUs together; each clear or fill takes its bytes once, each copy from
+    /// where
+    /// it reads and from where it writes.
+    pub fn limit_bandwidth(&mut self, node: NodeId, limit: BytesPerSecond) {
+        self.bandwidth.is_limited = true;
+        let per_frame = limit.takes(units::Frames(1).bytes());
+        self.nodes[node].bandwidth.per_frame = per_frame;
+        self.bandwidth.flows.limit_node((self.nodes.place(node), self.nodes.count()), per_frame);
+    }
+
+    /// In which pieces a run of frames is cleared or filled: where any node's memory has a limit, in single frames, so that
+    /// others who want it at the same time have equal parts of it, and elsewhere in one, which takes fewer steps.
+    pub fn piece(&self, run: Order) -> Order {
+        if self.bandwidth.is_limited { Order::BASE } else { run }
+    }
+
+    /// Clears a run of frames.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "in the fault that is by far the most frequent, and nearly always one charge"
+    )]
+    pub fn clear(&mut self, cx: &mut Cx<'_>, frame: Pfn, order: Order) {
+        if !self.bandwidth.is_limited && !self.frames.keeps_contents() {
+            cx.work(Work::ClearFrame, u64::from(order.frames()));
+        } else {
+            self.clear_with_account(cx, frame, order);
+        }
+    }
+
+    #[inline(never)]
+    fn clear_with_account(&mut self, cx: &mut Cx<'_>, frame: Pfn, order: Order) {
+        self.frames.clear_contents(frame, order);
+        self.move_bytes(cx, Work::ClearFrame, &[frame], order);
+    }
+
+    /// Copies a run of frames to another.
+    pub fn copy(&mut self, cx: &mut Cx<'_>, from: Pfn, to: Pfn, order: Order) {
+        self.access_through_host(cx, to, order);
+        self.frames.copy_contents(from, to, order);
+        self.move_bytes(cx, Work::CopyFrame, &[from, to], order);
+    }
+
+    /// The host clears frames for a guest, of which `frame` is one.
+    pub(crate) fn clear_for_guest(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
+        let start = cx.now();
+        cx.because(Cause::Host, |cx| cx.work(Work::ClearFrame, frames));
+        if self.bandwidth.is_limited {
+            let node = self.node_of(frame);
+            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("a block at most"));
+            cx.wait(done, Cause::Host);
+        }
+    }
+
+    /// User code writes all of `frames` pages of one mapping, of which `frame` is one. It waits for memory in user mode.
+    #[inline]
+    pub fn fill(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
+        let start = cx.now();
+        primitive::user_fill(cx, frames);
+        if self.bandwidth.is_limited {
+            let node = self.node_of(frame);
+            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("at most a huge page"));
+            cx.wait(done, Cause::User);
+        }
+    }
+
+    /// Streams of user code that share the bandwidth of nodes and links.
+    #[inline]
+    pub fn flows(&self) -> &Flows {
+        &self.bandwidth.flows
+    }
+
+    /// Streams of user code, to be changed.
+    #[inline]
+    pub fn flows_mut(&mut self) -> &mut Flows {
+        &mut self.bandwidth.flows
+    }
+
+    /// Has any node's memory a limit?
+    pub(crate) fn has_bandwidth_limit(&self) -> bool {
+        self.bandwidth.is_limited
+    }
+
+    /// A step of a flow begins: shares that are to change by now do. Says up to when they stay, if that is known.
+    pub fn begin_flow_step(&mut self, now: Time) -> Option<Time> {
+        let flows = &mut self.bandwidth.flows;
+        let changes = flows.changes();
+        let due = flows.begin_step(now);
+        if flows.changes() != changes {
+            for (place, id) in self.nodes.ids().enumerate().collect::<Vec<_>>() {
+                self.nodes[id].bandwidth.beside_flows = self.bandwidth.flows.leaves(place);
+            }
+        }
+        due
+    }
+
+    /// Does the work on runs of frames, and waits for the slowest of their nodes.
+    fn move_bytes(&mut self, cx: &mut Cx<'_>, work: Work, runs: &[Pfn], order: Order) {
+        let start = cx.now();
+        cx.work(work, u64::from(order.frames()));
+        if self.bandwidth.is_limited {
+            for run in runs {
+                let node = self.node_of(*run);
+                let done = self.nodes[node].bandwidth.serve(start, order.frames());
+                cx.wait(done, Cause::Bandwidth);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

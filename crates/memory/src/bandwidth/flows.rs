@@ -1,0 +1,381 @@
+//! Linux: none; memory and links between nodes that several CPUs stream through at the same time.
+//! Differs: one page at a time for each CPU, served in turn, as [`super::Server`] has it, but as a share of a rate instead of
+//! page by page. Clearing and copying go their own way (`Server`), and have what the flows leave.
+//!
+//! User code that sweeps through memory is a flow of its CPU, through the memory of the nodes where its pages are and the links
+//! to them. What has a limit and is wanted by too many serves their pages in turn, so that a page takes each of them the same
+//! time, a *turn*: those who want less than that are not slowed down, and the others have equal parts. Turns change when a flow
+//! begins, ends, or goes through other nodes than before, at most once a tick: between two changes, what a page takes is one
+//! number, and a sweep goes on for as long as nothing else happens on its CPU.
+//!
+//! CPUs that write all of the same range go through it in step: whoever is behind finds lines in another's cache, which is nearer
+//! than memory, and catches up; whoever is in front waits for memory. A line then goes from one to the next, those of a node one
+//! after the other (their last-level cache answers first) before it leaves for another node, and comes from memory once for all
+//! of them. So a line takes each of them as long as it takes to go round.
+
+use units::{Pfn, Picos, Time, Vpn};
+
+/// Turns change at most so often.
+const TICK: Picos = Picos::from_micros(4000);
+/// Where they have not changed for so long, they change this soon: those who begin together are all there by then.
+const TOGETHER: Picos = Picos::from_micros(10);
+/// A flow that has not gone on for so long has ended: its CPU does something else. CPUs do not act in perfect order.
+const GONE: Picos = Picos::from_micros(50);
+/// How often each resource's turn is found anew while the others stand still: flows through several nodes tie them together.
+const PASSES: usize = 4;
+/// Shares of a round in which a flow goes through a node, to which a change is rounded: less is none.
+const MIX: u64 = 16;
+/// Rates are in so many parts of what a resource serves.
+const ONE: u128 = 1 << 32;
+
+/// The flows of a machine, and what a page takes them where too many want it.
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
+    /// Flows by CPU.
+    by_cpu: Vec<Flow>,
+    /// Time to serve one page, by node: 0 without a limit.
+    nodes: Vec<Picos>,
+    /// Time to send one page over a link, by the node of the CPU and of the memory; none where no link has a limit.
+    links: Vec<Vec<Picos>>,
+    /// Time for all lines of a page to go from one CPU to another, by the nodes of both; none where it takes no time.
+    handovers: Vec<Vec<Picos>>,
+    /// The turns in force.
+    turns: Turns,
+    /// When they changed last.
+    changed: Option<Time>,
+    /// When the turns change next, if they do.
+    due: Option<Time>,
+    next_look: Time,
+    /// How often turns have changed.
+    changes: u64,
+}
+
+/// The time that a page takes at least, by resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Turns {
+    nodes: Vec<Picos>,
+    links: Vec<Vec<Picos>>,
+}
+
+/// The flow of a CPU.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    is_live: bool,
+    /// The CPU is in a fault: what it clears is not the flow's.
+    is_held_up: bool,
+    /// The position of the CPU's node.
+    from: usize,
+    until: Time,
+    /// Pages of a step, by node, and what each takes alone.
+    pages: Vec<u64>,
+    alone: Vec<Picos>,
+    /// The pages of the last step, which turns follow from.
+    mix: Vec<u64>,
+    /// The memory that it writes.
+    writes: Option<Written>,
+    /// CPUs that write the same in step, this one among them; and how long a page of it takes to go round.
+    sharers: u64,
+    round_trip: Picos,
+}
+
+/// Memory that a flow writes: the root of its page tables, and which pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub root: Pfn,
+    /// From the first to one past the last.
+    pub pages: (Vpn, Vpn),
+}
+
+/// How a step of a flow ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The flow goes on.
+    GoesOn,
+    /// The next page has to be faulted in first.
+    HeldUp,
+    /// The flow ends.
+    Done,
+}
+
+/// Something that serves one page after the other.
+#[derive(Clone, Copy, Debug)]
+enum Resource {
+    Node(usize),
+    Link(usize, usize),
+}
+
+impl Flows {
+    /// Gives a node's memory a limit: the time to serve one page.
+    pub(super) fn limit_node(&mut self, (node, nodes): (usize, usize), per_page: Picos) {
+        self.nodes.resize(nodes, Picos(0));
+        self.nodes[node] = per_page;
+    }
+
+    /// Gives links their limits: the time to serve one page, by the node of the CPU and of the memory; 0 without a limit.
+    pub(crate) fn limit_links(&mut self, links: Vec<Vec<Picos>>) {
+        self.nodes.resize(links.len().max(self.nodes.len()), Picos(0));
+        self.links = links;
+    }
+
+    /// Sets how long all lines of a page take from one CPU's cache to another's, by the nodes of both.
+    pub(crate) fn set_handovers(&mut self, handovers: Vec<Vec<Picos>>) {
+        self.nodes.resize(handovers.len().max(self.nodes.len()), Picos(0));
+        self.handovers = handovers;
+    }
+
+    /// Is there anything to share?
+    #[inline]
+    pub fn is_limited(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// Has the CPU a flow that is known?
+    #[inline]
+    pub fn is_live(&self, cpu: usize) -> bool {
+        self.by_cpu.get(cpu).is_some_and(|flow| flow.is_live)
+    }
+
+    /// The time that a page takes a CPU at least.
+    #[inline]
+    pub fn turn(&self, cpu: usize, from: usize, to: usize) -> Picos {
+        self.turn_of(from, to).max(self.by_cpu.get(cpu).map_or(Picos(0), |flow| flow.round_trip))
+    }
+
+    fn turn_of(&self, from: usize, to: usize) -> Picos {
+        let node = self.turns.nodes.get(to).copied().unwrap_or_default();
+        let link = self.turns.links.get(from).map_or(Picos(0), |row| row[to]);
+        node.max(link)
+    }
+
+    /// How often turns have changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A step of a flow begins: turns that are to change by now do. Says up to when they stay, if that is known.
+    pub(crate) fn begin_step(&mut self, now: Time) -> Option<Time> {
+        if now >= self.next_look {
+            self.next_look = now + TICK;
+            self.end_those_gone(now);
+        }
+        if self.due.is_some_and(|due| due <= now) {
+            self.due = None;
+            self.changed = Some(now);
+            self.changes += 1;
+            self.find_turns();
+        }
+        self.due
+    }
+
+    /// The flow of a CPU has gone through pages of a node, each of which takes so long when nobody else wants it.
+    #[inline]
+    pub fn note(&mut self, cpu: usize, to: usize, (pages, alone): (u64, Picos)) {
+        if self.by_cpu.len() <= cpu {
+            self.by_cpu.resize_with(cpu + 1, Flow::default);
+        }
+        let nodes = self.nodes.len();
+        let flow = &mut self.by_cpu[cpu];
+        if flow.pages.len() < nodes {
+            flow.pages.resize(nodes, 0);
+            flow.alone.resize(nodes, Picos(0));
+        }
+        flow.pages[to] += pages;
+        flow.alone[to] = alone;
+    }
+
+    /// The step of a CPU ends, and with it, where that is so, its flow; or the flow is held up by a fault.
+    pub fn end_step(&mut self, cpu: usize, (from, writes): (usize, Written), now: Time, end: End) {
+        let Some(flow) = self.by_cpu.get_mut(cpu) else { return };
+        let pages: u64 = flow.pages.iter().sum();
+        flow.until = now;
+        let was_held_up = std::mem::replace(&mut flow.is_held_up, end == End::HeldUp);
+        let writes = Some(writes);
+        if flow.writes != writes {
+            (flow.sharers, flow.round_trip) = (1, Picos(0));
+        }
+        if pages == 0 && (end != End::Done || !flow.is_live) {
+            if flow.is_live && flow.is_held_up != was_held_up {
+                self.change_from(now);
+            }
+            return;
+        }
+        let goes_on = end != End::Done;
+        let has_changed = flow.is_held_up != was_held_up
+            || !flow.is_live
+            || !goes_on
+            || flow.from != from
+            || flow.writes != writes
+            || is_other(&flow.mix, &flow.pages);
+        (flow.is_live, flow.from, flow.writes) = (goes_on, from, writes);
+        if has_changed {
+            flow.mix.clone_from(&flow.pages);
+            self.change_from(now);
+        }
+        self.by_cpu[cpu].pages.fill(0);
+    }
+
+    fn change_from(&mut self, now: Time) {
+        let together = now + TOGETHER;
+        let soon = self.changed.map_or(together, |changed| together.max(changed + TICK));
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    fn end_those_gone(&mut self, now: Time) {
+        let mut have_gone = false;
+        for flow in self.by_cpu.iter_mut().filter(|flow| flow.is_live && flow.until + GONE < now) {
+            flow.is_live = false;
+            (flow.sharers, flow.round_trip) = (1, Picos(0));
+            flow.pages.fill(0);
+            have_gone = true;
+        }
+        if have_gone {
+            self.change_from(now);
+        }
+    }
+
+    /// Finds the shortest turns with which nothing is asked for more than it serves.
+    fn find_turns(&mut self) {
+        self.find_round_trips();
+        let count = self.nodes.len();
+        self.turns.nodes = vec![Picos(0); count];
+        self.turns.links = vec![vec![Picos(0); count]; self.links.len()];
+        let links = (0..self.links.len()).flat_map(|from| (0..count).map(move |to| Resource::Link(from, to)));
+        let wanted: Vec<Resource> =
+            (0..count).map(Resource::Node).chain(links).filter(|resource| self.is_wanted(*resource)).collect();
+        for _ in 0..if wanted.len() > 1 { PASSES } else { 1 } {
+            for resource in &wanted {
+                self.find_turn(*resource);
+            }
+        }
+    }
+
+    /// Finds flows that write the same, and how long a page takes to go round all of them.
+    fn find_round_trips(&mut self) {
+        if self.handovers.is_empty() {
+            return;
+        }
+        let mut groups: Vec<(Written, Vec<u64>)> = Vec::new();
+        for flow in self.by_cpu.iter().filter(|flow| flow.is_live && !flow.is_held_up) {
+            let Some(writes) = flow.writes else { continue };
+            let at = groups.iter().position(|(written, _)| *written == writes).unwrap_or_else(|| {
+                groups.push((writes, vec![0; self.handovers.len()]));
+                groups.len() - 1
+            });
+            groups[at].1[flow.from] += 1;
+        }
+        for (written, by_node) in groups {
+            let sharers = by_node.iter().sum();
+            let round_trip = if sharers > 1 { self.round_trip(&by_node) } else { Picos(0) };
+            let its =
+                self.by_cpu.iter_mut().filter(|flow| flow.is_live && !flow.is_held_up && flow.writes == Some(written));
+            its.for_each(|flow| (flow.sharers, flow.round_trip) = (sharers, round_trip));
+        }
+    }
+
+    /// A page goes from CPU to CPU within each node, then to the next node that has any, and at last back.
+    fn round_trip(&self, by_node: &[u64]) -> Picos {
+        let those: Vec<usize> = (0..by_node.len()).filter(|node| by_node[*node] > 0).collect();
+        let next = those.iter().cycle().skip(1);
+        let each = those
+            .iter()
+            .zip(next)
+            .map(|(node, next)| self.handovers[*node][*node].0 * (by_node[*node] - 1) + self.handovers[*node][*next].0);
+        Picos(each.sum())
+    }
+
+    fn is_wanted(&self, resource: Resource) -> bool {
+        self.per_page(resource) > Picos(0) && self.by_cpu.iter().any(|flow| flow.goes_through(resource) > 0)
+    }
+
+    fn per_page(&self, resource: Resource) -> Picos {
+        match resource {
+            Resource::Node(node) => self.nodes[node],
+            Resource::Link(from, to) => self.links[from][to],
+        }
+    }
+
+    fn turn_mut(&mut self, resource: Resource) -> &mut Picos {
+        match resource {
+            Resource::Node(node) => &mut self.turns.nodes[node],
+            Resource::Link(from, to) => &mut self.turns.links[from][to],
+        }
+    }
+
+    /// The shortest turn of one resource, while those of the others stand still.
+    fn find_turn(&mut self, resource: Resource) {
+        let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u64;
+        // As many turns as flows serve all of them, even if each wants no other page.
+        let (mut short, mut enough) = (0, self.per_page(resource).0 * its);
+        *self.turn_mut(resource) = Picos(short);
+        if self.is_enough(resource) {
+            return;
+        }
+        // Bound: a halving for each bit.
+        while enough - short > 1 {
+            let middle = u64::midpoint(short, enough);
+            *self.turn_mut(resource) = Picos(middle);
+            *(if self.is_enough(resource) { &mut enough } else { &mut short }) = middle;
+        }
+        *self.turn_mut(resource) = Picos(enough);
+    }
+
+    /// The time that others than flows wait for each page of a node; 0 where it has no flows. They have at least an equal part:
+    /// one for each CPU whose flow is held up by a fault, as each of them clears.
+    pub(super) fn leaves(&self, node: usize) -> Picos {
+        let resource = Resource::Node(node);
+        let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u128;
+        let others = self.by_cpu.iter().filter(|flow| flow.is_live && flow.is_held_up).count().max(1) as u128;
+        let left = ONE.saturating_sub(self.asked(resource)).max(ONE * others / (its + others));
+        let time = u128::from(self.nodes[node].0) * ONE / left;
+        if its == 0 { Picos(0) } else { Picos(u64::try_from(time).expect("a few pages' time")) }
+    }
+
+    /// Does the resource serve what all flows ask of it with these turns?
+    fn is_enough(&self, resource: Resource) -> bool {
+        self.asked(resource) <= ONE
+    }
+
+    /// The demand of all flows on a resource with these turns, in parts of what it serves.
+    fn asked(&self, resource: Resource) -> u128 {
+        let per_page = u128::from(self.per_page(resource).0);
+        let asked = self.by_cpu.iter().map(|flow| {
+            let pages = u128::from(flow.goes_through(resource));
+            if pages == 0 {
+                0
+            } else {
+                pages * per_page * ONE / (u128::from(self.round(flow).0.max(1)) * u128::from(flow.sharers.max(1)))
+            }
+        });
+        asked.sum()
+    }
+
+    /// How long the flow takes for the pages of its mix.
+    fn round(&self, flow: &Flow) -> Picos {
+        let each = |to: usize| flow.mix[to] * flow.alone[to].max(self.turn_of(flow.from, to)).max(flow.round_trip).0;
+        Picos((0..flow.mix.len()).map(each).sum())
+    }
+}
+
+impl Flow {
+    /// Pages of its mix that come through a resource.
+    fn goes_through(&self, resource: Resource) -> u64 {
+        let to = match resource {
+            Resource::Node(to) => to,
+            Resource::Link(from, to) if from == self.from => to,
+            Resource::Link(..) => return 0,
+        };
+        if self.is_live && !self.is_held_up { self.mix.get(to).copied().unwrap_or(0) } else { 0 }
+    }
+}
+
+/// Are the shares of nodes others, as far as it matters?
+fn is_other(before: &[u64], now: &[u64]) -> bool {
+    let all = |of: &[u64]| of.iter().sum::<u64>().max(1);
+    let (all_before, all_now) = (all(before), all(now));
+    let share = |pages: u64, all: u64| (2 * MIX * pages).div_ceil(all);
+    before.len() != now.len()
+        || before.iter().zip(now).any(|(before, now)| share(*before, all_before).abs_diff(share(*now, all_now)) > 2)
+}
+
+#[cfg(test)]
+mod tests;

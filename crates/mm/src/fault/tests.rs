@@ -1,0 +1,4 @@
+//! Faults under memory policies, and where memory has a limit.
+
+mod bandwidth;
+mod mempolicy;
