@@ -1,9 +1,18 @@
 //! Where a result comes from: program, commit, date.
 
+#[cfg(test)]
+#[path = "../build/sources.rs"]
+mod sources;
+#[cfg(test)]
+mod tests;
+
 use std::time::SystemTime;
 
 /// Hash of the sources that results depend on, and of the lock file, taken at build.
 pub const PROGRAM_HASH: &str = env!("PAGELAB_PROGRAM_HASH");
+
+/// Names of the crates whose sources [`PROGRAM_HASH`] covers, with a space between two.
+pub const SIMULATED_CRATES: &str = env!("PAGELAB_SIMULATED_CRATES");
 
 /// Hash of the sources that a guest's results depend on, apart from its kernel's; simulated results do not depend on all of
 /// them. Taken at build.
