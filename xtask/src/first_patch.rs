@@ -1,6 +1,6 @@
 //! The patch of docs/your-first-patch.md: a stage of `cargo xtask test` applies it to a copy, and its own test must pass.
 //!
-//! Only what the patch changes is built: `mm`, and `units` below it, not optimized.
+//! Only what the patch changes is built: `mm` and the crates below it, not optimized.
 
 use std::{
     fs, io,
@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Metadata;
 
-use crate::test::{DEV_PROFILE, cargo_command, other_target};
+use crate::{
+    crates::with_those_below,
+    test::{DEV_PROFILE, cargo_command, other_target},
+};
 
 /// The patch's own test.
 const ITS_TEST: &str = "a_fault_without_a_huge_page_wakes_it_if_told_to";
@@ -21,7 +24,7 @@ const MEMBERS: &str = "members = [\"crates/*\", \"xtask\"]\ndefault-members = [\
 pub(crate) fn run(workspace: &Metadata) -> Result<String> {
     let root = workspace.workspace_root.as_std_path();
     let copy = workspace.target_directory.join("first-patch");
-    copy_of_mm(root, copy.as_std_path())?;
+    copy_of_mm(workspace, copy.as_std_path())?;
     let mut git = Command::new("git");
     // A directory inside of some repository would have its paths taken from there.
     git.env("GIT_CEILING_DIRECTORIES", &workspace.target_directory).current_dir(&copy);
@@ -38,20 +41,23 @@ pub(crate) fn run(workspace: &Metadata) -> Result<String> {
 }
 
 /// The workspace with `mm` and what it uses alone; always in the same place, so that crates of others stay built.
-fn copy_of_mm(root: &Path, copy: &Path) -> Result<()> {
+fn copy_of_mm(workspace: &Metadata, copy: &Path) -> Result<()> {
+    let root = workspace.workspace_root.as_std_path();
     for folder in ["crates", "variants"] {
         match fs::remove_dir_all(copy.join(folder)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context(folder),
             _ => {}
         }
     }
-    for folder in ["crates/mm", "crates/units", "variants"] {
-        copy_all(&root.join(folder), &copy.join(folder)).context(folder)?;
+    let crates: Vec<String> =
+        with_those_below(workspace, &["mm"]).into_iter().map(|name| format!("crates/{name}")).collect();
+    for folder in crates.iter().map(String::as_str).chain(["variants"]) {
+        copy_all(&root.join(folder), &copy.join(folder)).with_context(|| folder.to_owned())?;
     }
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).context("Cargo.lock")?;
     let manifest = fs::read_to_string(root.join("Cargo.toml")).context("Cargo.toml")?;
     ensure!(manifest.contains(MEMBERS), "the workspace's manifest has other members now; expected {MEMBERS}");
-    let manifest = manifest.replace(MEMBERS, "members = [\"crates/mm\", \"crates/units\"]\n");
+    let manifest = manifest.replace(MEMBERS, &format!("members = {crates:?}\n"));
     fs::write(copy.join("Cargo.toml"), manifest).context("Cargo.toml")
 }
 

@@ -6,6 +6,7 @@ mod base;
 mod bench;
 mod calibration;
 mod costs;
+mod crates;
 mod fidelity;
 mod first_patch;
 mod gallery;

@@ -28,8 +28,10 @@ fn the_first_patch_is_short_and_the_page_shows_how_to_use_it() {
     assert!(text.contains(&format!("+    {RULE}: bool,")) && text.contains(&format!("+{RULE} = false")), "{text}");
     let page = fs::read_to_string(root().join("docs/your-first-patch.md")).expect("the page");
     assert!(page.contains(&format!("    {RULE} = true\n")), "the page has a variant file with the rule");
-    assert!(
-        !fs::read_to_string(root().join("crates/mm/src/rules/variant.rs")).expect("rules").contains(RULE),
-        "it is an idea"
-    );
+    let changed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect();
+    for file in &changed {
+        assert!(!fs::read_to_string(root().join(file)).expect(file).contains(RULE), "{file}: it is an idea");
+        assert!(page.contains(&format!("`{file}`")), "the page names {file}");
+    }
+    assert_eq!(changed.len(), 4, "the page says three and a test");
 }
