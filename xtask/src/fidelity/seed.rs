@@ -5,18 +5,7 @@ use std::{path::Path, process::Command};
 use anyhow::{Context, Result};
 use lab::usage::UsageError;
 
-/// Rules, prices and workloads; and the ranges, as with others a seed draws other cells.
-pub(super) const PATHS: [&str; 8] = [
-    "crates/units/src",
-    "crates/mm/src",
-    "crates/os/src",
-    "crates/workloads/src",
-    "crates/sim/src",
-    "variants",
-    "machines",
-    "crates/lab/src/fidelity/draw.rs",
-];
-/// Tests below them, which no run has.
+/// Tests below [`paths`], which no run has.
 const WITHOUT: [&str; 2] = [":(exclude,glob)crates/*/src/**/tests/**", ":(exclude,glob)crates/*/src/**/tests.rs"];
 /// Hexadecimal digits of a seed.
 const DIGITS: usize = 8;
@@ -28,7 +17,7 @@ pub(super) struct Seed {
     pub(super) digits: String,
     /// The commit that it is of; none of a seed that somebody chose.
     pub(super) commit: Option<String>,
-    /// Whether the tree has changes to [`PATHS`] that no commit has: its draw is not the one that counts.
+    /// Whether the tree has changes to [`paths`] that no commit has: its draw is not the one that counts.
     pub(super) changed: bool,
 }
 
@@ -37,7 +26,8 @@ impl Seed {
     pub(super) fn of_commit(root: &Path) -> Result<Self> {
         let commit = git(root, &["log", "-1", "--format=%H"])?;
         if commit.is_empty() {
-            let problem = format!("no commit has changed {}; expected one, for the seed of the draw", PATHS.join(", "));
+            let problem =
+                format!("no commit has changed {}; expected one, for the seed of the draw", paths().join(", "));
             return Err(UsageError::new(problem).into());
         }
         let changed = !git(root, &["status", "--porcelain"])?.is_empty();
@@ -59,13 +49,19 @@ impl Seed {
     }
 }
 
-/// Answers of git about [`PATHS`].
+/// Rules, prices and workloads; and the ranges, as with others a seed draws other cells.
+fn paths() -> Vec<String> {
+    let crates = lab::provenance::SIMULATED_CRATES.split(' ').map(|name| format!("crates/{name}/src"));
+    crates.chain(["variants", "machines", "crates/lab/src/fidelity/draw.rs"].map(str::to_owned)).collect()
+}
+
+/// Answers of git about [`paths`].
 fn git(root: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new("git")
         .current_dir(root)
         .args(arguments)
         .arg("--")
-        .args(PATHS)
+        .args(paths())
         .args(WITHOUT)
         .output()
         .context("git")?;
@@ -112,7 +108,7 @@ mod tests {
         assert!(refused.is::<UsageError>(), "no repository: {refused}");
         done(root, &["init", "-q"]);
         commit(root, "README.md", "words");
-        assert!(Seed::of_commit(root).unwrap_err().to_string().starts_with("no commit has changed crates/units/src, "));
+        assert!(Seed::of_commit(root).unwrap_err().to_string().starts_with("no commit has changed crates/mm/src, "));
         let rules = commit(root, "crates/mm/src/rule.rs", "a rule");
         commit(root, "docs/fidelity.md", "the last draw");
         commit(root, "crates/mm/src/rule/tests/slow.rs", "a test");
@@ -130,6 +126,6 @@ mod tests {
     #[test]
     fn all_paths_are_there() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        assert!(PATHS.iter().all(|path| root.join(path).exists()), "{PATHS:?}");
+        assert!(paths().iter().all(|path| root.join(path).exists()), "{:?}", paths());
     }
 }
