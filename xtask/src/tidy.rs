@@ -19,6 +19,8 @@ use anyhow::{Context, Result};
 use cargo_metadata::Metadata;
 use clap::Args;
 
+use crate::crates::folder;
+
 /// One breach of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
@@ -54,7 +56,9 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     let mut findings = arrows::check(workspace)?;
     findings.extend(manifest::check("Cargo.toml", &read(root, "Cargo.toml")?));
     let files = tree::files(root)?;
-    findings.extend(index::check(&read(root, index::TABLE)?, &files));
+    for krate in workspace.workspace_packages().into_iter().map(folder).filter(|krate| arrows::is_of_manager(krate)) {
+        findings.extend(index::check(krate, &read(root, &index::table(krate))?, &files));
+    }
     let mut openings = Vec::new();
     let mut sources = Vec::new();
     let mut pages = BTreeMap::new();

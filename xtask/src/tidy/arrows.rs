@@ -1,9 +1,10 @@
 //! Each crate's one name, and which crate may use which: house style, 1.13 and 1.1. Tests and benches may use what they like.
 
 use anyhow::Result;
-use cargo_metadata::{DependencyKind, Metadata};
+use cargo_metadata::Metadata;
 
 use super::{Finding, read};
+use crate::crates::{built_with, folder};
 
 /// From user to used. A crate that is not here may not exist.
 const ARROWS: [(&str, &[&str]); 10] = [
@@ -25,7 +26,7 @@ pub(super) fn check(workspace: &Metadata) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for package in workspace.workspace_packages() {
         let manifest = package.manifest_path.strip_prefix(root).unwrap_or(&package.manifest_path).as_str();
-        let from = package.manifest_path.parent().and_then(|dir| dir.file_name()).unwrap_or_default();
+        let from = folder(package);
         let text = read(root.as_std_path(), manifest)?;
         if !ARROWS.iter().any(|(known, _)| *known == from) {
             findings.push(Finding::new(manifest, 1, format!("crate {from} is not in the table of arrows")));
@@ -37,10 +38,7 @@ pub(super) fn check(workspace: &Metadata) -> Result<Vec<Finding>> {
                 findings.push(Finding::new(manifest, line_of(&text, "name"), message));
             }
         }
-        for dependency in package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development) {
-            let Some(to) = dependency.path.as_ref().and_then(|path| path.file_name()) else {
-                continue;
-            };
+        for (dependency, to) in built_with(package) {
             if let Some(key) = &dependency.rename {
                 let message = format!("{to} is called {key} here: one name a crate, house style, 1.13");
                 findings.push(Finding::new(manifest, line_of(&text, key), message));
@@ -56,7 +54,22 @@ pub(super) fn check(workspace: &Metadata) -> Result<Vec<Finding>> {
 }
 
 fn is_allowed(from: &str, to: &str) -> bool {
-    ARROWS.iter().any(|(user, may_use)| *user == from && may_use.contains(&to))
+    may_use(from).contains(&to)
+}
+
+fn may_use(from: &str) -> &'static [&'static str] {
+    ARROWS.iter().find(|(user, _)| *user == from).map_or(&[], |(_, may_use)| may_use)
+}
+
+/// Returns whether a crate is one of these, or they may use it, directly or by way of others.
+pub(super) fn is_below(name: &str, users: &[&str]) -> bool {
+    // As deep as the longest way along the arrows: they have no cycle.
+    users.contains(&name) || users.iter().any(|user| is_below(name, may_use(user)))
+}
+
+/// Returns whether a crate is of the memory manager: `mm`, or a crate below it that workloads do not use.
+pub(super) fn is_of_manager(name: &str) -> bool {
+    is_below(name, &["mm"]) && !is_below(name, &["workloads"])
 }
 
 /// The line where a manifest names this dependency.
@@ -85,6 +98,15 @@ mod tests {
             left = left.iter().copied().filter(|user| uses_one_left(user)).collect();
         }
         assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn crates_below_a_crate_are_those_that_arrows_lead_to() {
+        for (name, users) in [("units", &["sim"][..]), ("mm", &["lab"]), ("mm", &["mm"]), ("units", &["os", "cli"])] {
+            assert!(is_below(name, users), "{name} below {users:?}");
+        }
+        assert!(!is_below("sim", &["mm"]) && !is_below("os", &["mm", "report"]) && !is_below("new", &["cli"]));
+        assert!(is_of_manager("mm") && !["units", "os", "sim", "new"].iter().any(|name| is_of_manager(name)));
     }
 
     #[test]

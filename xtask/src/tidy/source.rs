@@ -2,13 +2,17 @@
 
 use std::path::Path;
 
-use super::{Finding, tree};
+use super::{
+    Finding,
+    arrows::{is_below, is_of_manager},
+    tree,
+};
 
 /// Beyond this, a file is two (house style, rule 12).
 const LINES_MAX: usize = 600;
 /// rustfmt breaks at 120; strings and comments get a little more.
 const COLUMNS_MAX: usize = 130;
-/// Files of `mm` whose operations charge for themselves (house style, 1.4).
+/// Files of the memory manager whose operations charge for themselves (house style, 1.4).
 const PRIMITIVE_FILES: [&str; 11] = [
     "cost.rs",
     "cx.rs",
@@ -26,15 +30,15 @@ const PRIMITIVE_FILES: [&str; 11] = [
 /// A word that must not stand in the code of some crates.
 struct Ban {
     needle: &'static str,
-    /// Folder names under `crates/`.
-    crates: &'static [&'static str],
+    /// Whether a crate, by its folder's name under `crates/`, is among these crates.
+    crates: fn(&str) -> bool,
     /// What to do instead.
     instead: &'static str,
 }
 
-const ALL: &[&str] = &["cli", "lab", "linux", "mm", "os", "report", "sim", "units", "workloads"];
-const DETERMINISTIC: &[&str] = &["units", "os", "workloads", "mm"];
-const SINGLE_THREADED: &[&str] = &["workloads", "mm"];
+const ALL: fn(&str) -> bool = |_| true;
+const DETERMINISTIC: fn(&str) -> bool = |name| is_below(name, &["workloads", "mm"]);
+const SINGLE_THREADED: fn(&str) -> bool = |name| name == "workloads" || is_of_manager(name);
 
 #[rustfmt::skip]
 const BANS: [Ban; 22] = [
@@ -77,7 +81,7 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
             findings.extend(check_words(path, at + 1, code, krate).into_iter().filter(|_| !is_excused(text, at)));
         }
     }
-    if is_mm_mechanism(path) && !text.starts_with("//! Linux: ") {
+    if is_mechanism(path) && !text.starts_with("//! Linux: ") {
         findings.push(Finding::new(path, 1, "expected a first line `//! Linux: mm/FILE.c (vX.Y).`"));
     }
     findings
@@ -101,12 +105,12 @@ fn check_size(path: &str, text: &str) -> Vec<Finding> {
 fn check_words(path: &str, line: usize, code: &str, krate: &str) -> Vec<Finding> {
     // What is computed once and never changes is nothing that two threads could race for.
     let code = &code.replace("std::sync::LazyLock", "");
-    let banned = BANS.iter().filter(|ban| ban.crates.contains(&krate) && contains_word(code, ban.needle));
+    let banned = BANS.iter().filter(|ban| contains_word(code, ban.needle) && (ban.crates)(krate));
     let mut findings: Vec<Finding> =
         banned.map(|ban| Finding::new(path, line, format!("`{}` in {krate}: {}", ban.needle, ban.instead))).collect();
     let is_primitive =
         PRIMITIVE_FILES.iter().any(|file| path.ends_with(&format!("/{file}"))) || path.ends_with("/cost/tests.rs");
-    if krate == "mm" && !is_primitive && code.contains(".work(") {
+    if is_of_manager(krate) && !is_primitive && code.contains(".work(") {
         findings.push(Finding::new(path, line, "`.work(` outside the primitives: algorithms never name a price"));
     }
     findings
@@ -135,8 +139,10 @@ fn code_of(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
 
-fn is_mm_mechanism(path: &str) -> bool {
-    path.strip_prefix("crates/mm/src/").is_some_and(|file| file != "lib.rs" && !file.ends_with("tests.rs"))
+/// Returns whether a file is of the memory manager, and neither its root nor a test.
+fn is_mechanism(path: &str) -> bool {
+    let place = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+    place.is_some_and(|(krate, file)| is_of_manager(krate) && file != "lib.rs" && !file.ends_with("tests.rs"))
 }
 
 #[cfg(test)]
