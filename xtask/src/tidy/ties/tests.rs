@@ -158,3 +158,45 @@ fn a_name_that_one_type_has_is_taken_for_that_type() {
     let crates = of_crates(&sources).expect("they parse");
     assert_eq!(crates["mm"].ties, [("b.rs".to_owned(), "a.rs".to_owned(), "blocks".to_owned())].into());
 }
+
+#[test]
+fn calls_on_types_of_another_crate_are_no_ties_and_what_its_lists_hold_ties() {
+    let below = "pub struct Memory; pub struct PerNode<T>(Vec<T>); \
+         impl Memory { pub fn wake(&mut self) {} pub fn zones(&self) -> &[Zone] {} pub fn mark(&mut self) {} } \
+         pub struct Zone; impl Zone { pub fn sleep(&self) {} } \
+         impl<T> PerNode<T> { pub fn values(&self) -> &[T] {} pub fn place(&self) -> usize {} }";
+    let of_user = |text: &str| {
+        let user = format!("use memory::Memory; use crate::Mm; {text}");
+        let files = [
+            ("crates/memory/src/alloc.rs", below),
+            (
+                "crates/mm/src/lib.rs",
+                "use memory::{Memory, PerNode}; pub struct Mm { memory: Memory, kswapd: PerNode<kswapd::Kswapd> }",
+            ),
+            (
+                "crates/mm/src/kswapd.rs",
+                "pub struct Kswapd; impl Kswapd { pub fn wake(&mut self) {} pub fn sleep(&self) {} pub fn mark(&self) {} }",
+            ),
+            ("crates/mm/src/user.rs", &user),
+        ];
+        let sources = files.map(|(path, text)| (path.to_owned(), text.to_owned()));
+        let crates = of_crates(&sources).expect("they parse");
+        let ties: Vec<String> = crates["mm"].ties.iter().map(|(_, to, name)| format!("{to}: {name}")).collect();
+        ties.join(", ")
+    };
+    for text in [
+        "impl Mm { fn f(&mut self) { self.memory.wake(); self.memory.mark(); } }",
+        "impl Mm { fn f(&self) { for zone in self.memory.zones() { zone.sleep(); } self.memory.zones()[0].sleep(); } }",
+        "fn f(memory: &mut Memory) { memory.wake(); memory::wake(); Memory::wake(memory); }",
+        "impl Mm { fn f(&self) { self.kswapd.place(); unknown().mark(); } }",
+    ] {
+        assert_eq!(of_user(text), "", "{text}");
+    }
+    for text in [
+        "impl Mm { fn f(&mut self, node: u8) { self.kswapd[node].wake(); } }",
+        "impl Mm { fn f(&self) { self.kswapd.values().iter().for_each(|kswapd| kswapd.wake()); } }",
+        "fn f(mm: &Mm) { for kswapd in mm.kswapd.values() { kswapd.wake(); } }",
+    ] {
+        assert_eq!(of_user(text), "kswapd.rs: wake", "{text}");
+    }
+}
