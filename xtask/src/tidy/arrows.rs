@@ -7,14 +7,16 @@ use super::{Finding, read};
 use crate::crates::{built_with, folder};
 
 /// From user to used. A crate that is not here may not exist.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("cli", &["lab", "linux", "report", "units"]),
-    ("lab", &["workloads", "sim", "mm", "linux", "report", "os", "units"]),
-    ("sim", &["mm", "os", "units"]),
+    ("lab", &["workloads", "sim", "mm", "memory", "rules", "linux", "report", "os", "units"]),
+    ("sim", &["mm", "memory", "rules", "os", "units"]),
     ("workloads", &["os", "units"]),
     ("linux", &["os", "units"]),
     ("report", &["units"]),
-    ("mm", &["units"]),
+    ("mm", &["memory", "rules", "units"]),
+    ("memory", &["rules", "units"]),
+    ("rules", &["units"]),
     ("os", &["units"]),
     ("units", &[]),
     ("xtask", &["linux", "lab"]),
@@ -85,7 +87,14 @@ mod tests {
     #[test]
     fn arrows_point_from_user_to_used() {
         assert!(is_allowed("lab", "mm") && is_allowed("workloads", "os") && is_allowed("xtask", "linux"));
-        for (from, to) in [("workloads", "mm"), ("mm", "os"), ("units", "os"), ("linux", "lab"), ("new", "units")] {
+        for (from, to) in [
+            ("workloads", "mm"),
+            ("mm", "os"),
+            ("memory", "mm"),
+            ("rules", "memory"),
+            ("linux", "lab"),
+            ("new", "units"),
+        ] {
             assert!(!is_allowed(from, to), "{from} -> {to}");
         }
     }
@@ -106,7 +115,8 @@ mod tests {
             assert!(is_below(name, users), "{name} below {users:?}");
         }
         assert!(!is_below("sim", &["mm"]) && !is_below("os", &["mm", "report"]) && !is_below("new", &["cli"]));
-        assert!(is_of_manager("mm") && !["units", "os", "sim", "new"].iter().any(|name| is_of_manager(name)));
+        assert!(["mm", "memory", "rules"].iter().all(|name| is_of_manager(name)));
+        assert!(!["units", "os", "sim", "new"].iter().any(|name| is_of_manager(name)));
     }
 
     #[test]
