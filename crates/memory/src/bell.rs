@@ -34,7 +34,9 @@ pub const ANY_ZONE: ZoneKind = ZoneKind::Device;
 /// A request to kswapd: the order and the highest zone to make room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
+    /// The largest order that was asked for.
     pub order: Order,
+    /// The highest zone that may serve.
     pub highest: ZoneKind,
 }
 
@@ -60,6 +62,7 @@ pub struct KswapdBell {
     pub last: Wish,
     /// Runs in a row that reclaimed nothing (`kswapd_failures`).
     pub failures: u32,
+    /// Whether kswapd sleeps.
     pub rest: Rest,
 }
 

@@ -51,7 +51,7 @@ pub struct Buddy {
     /// Frames of LRU lists that reclaim has looked at since a block last came back (`NR_PAGES_SCANNED`, up to 4.11).
     pub scanned: u64,
     /// The block that the step's task waits for while it compacts (`capture_control`).
-    pub capture: Option<Capture>,
+    pub(crate) capture: Option<Capture>,
     /// Fallbacks so far, where a caller wants to know.
     pub trace: Option<Vec<Extfrag>>,
     /// Blocks from this order on that become free are to be reported to a hypervisor.
@@ -61,7 +61,7 @@ pub struct Buddy {
 }
 
 impl Buddy {
-    pub fn new(max_order: Order) -> Self {
+    pub(crate) fn new(max_order: Order) -> Self {
         assert!(usize::from(max_order.0) < ORDERS, "order {max_order} is beyond the largest");
         Self {
             areas: [FreeArea::default(); ORDERS],
@@ -352,15 +352,17 @@ impl Buddy {
 
 /// A block that a task waits for, and has as soon as it comes about by what the task itself gives back.
 #[derive(Clone, Copy, Debug)]
-pub struct Capture {
-    pub order: Order,
-    pub block: Option<Pfn>,
+pub(crate) struct Capture {
+    pub(crate) order: Order,
+    pub(crate) block: Option<Pfn>,
 }
 
 /// A run of frames that starts at a multiple of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// The block's first frame.
     pub pfn: Pfn,
+    /// The block's order.
     pub order: Order,
 }
 

@@ -48,7 +48,9 @@ pub struct Cx<'a> {
     need_resched: bool,
     was_preempted: bool,
     alone_until: Time,
+    /// Which CPUs have which page tables loaded.
     pub tlbs: Tlbs<'a>,
+    /// The step's request for memory, and the slow path's answer.
     pub memory: Lent,
     has_free_block: bool,
 }

@@ -79,15 +79,15 @@ pub struct BlockCensus {
 
 /// A request to a zone's free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
-    pub order: Order,
-    pub list: MigrateType,
+pub(crate) struct Want {
+    pub(crate) order: Order,
+    pub(crate) list: MigrateType,
     /// Take nothing that is smaller than a pageblock from other types (`ALLOC_NOFRAGMENT`).
-    pub whole_blocks_only: bool,
+    pub(crate) whole_blocks_only: bool,
     /// Take nothing small from other types, but raise marks as if it were taken (`ALLOC_FRAGMENT_STALL`).
-    pub stalls: bool,
+    pub(crate) stalls: bool,
     /// A pageblock that is broken up for it has kswapd woken (`ALLOC_KSWAPD`).
-    pub wakes_kswapd: bool,
+    pub(crate) wakes_kswapd: bool,
 }
 
 /// The types that a request of type `from` turns to, in this order.
@@ -135,7 +135,7 @@ struct Found {
 impl Buddy {
     /// Takes a block of its own type, or else of another, and says to which list it goes back if nobody uses it;
     /// `__rmqueue`. `end`: one past the last frame of the zone.
-    pub fn take_or_fall_back(
+    pub(crate) fn take_or_fall_back(
         &mut self,
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,

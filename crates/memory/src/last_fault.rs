@@ -51,7 +51,7 @@ pub struct LastFaults {
 }
 
 impl LastFaults {
-    pub fn new(machine: &MachineSpec, keeps_parts: bool) -> Self {
+    pub(crate) fn new(machine: &MachineSpec, keeps_parts: bool) -> Self {
         let frames = machine.end().0 as usize;
         let blocks = (frames >> machine.pageblock_order.0) + 1;
         Self {
@@ -70,6 +70,7 @@ impl LastFaults {
         }
     }
 
+    /// The last fault at a page of this order.
     pub fn get(&self, head: Pfn, order: Order) -> Last {
         if order >= self.pageblock {
             self.blocks[(head.0 >> self.pageblock.0) as usize]

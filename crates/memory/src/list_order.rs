@@ -101,6 +101,7 @@ impl<T: Copy> Ordered<T> {
         })
     }
 
+    /// Elements of the list.
     pub fn len(&self) -> u64 {
         self.len
     }

@@ -31,6 +31,7 @@ impl MigrateType {
     pub const ALL: [Self; Self::COUNT] =
         [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic, Self::Reserve, Self::Cma, Self::Isolate];
 
+    /// The type with this position in [`Self::ALL`].
     #[inline]
     pub fn from_index(index: usize) -> Self {
         Self::ALL[index]
@@ -84,6 +85,7 @@ impl ZoneIndex {
         Self(self.0 + 1)
     }
 
+    /// The zone's position among all zones.
     #[inline]
     pub fn position(self) -> usize {
         usize::from(self.0)

@@ -10,6 +10,7 @@ use crate::{node::Node, pageblock::ZoneIndex};
 pub struct PerZone<T>(Vec<T>);
 
 impl<T> PerZone<T> {
+    /// Something of each zone, by node, lowest first.
     pub fn new(of: Vec<T>) -> Self {
         assert!(of.len() < usize::from(ZoneIndex::NONE.0), "fewer zones than numbers for them");
         Self(of)

@@ -28,7 +28,7 @@ pub enum OnFree {
 }
 
 impl OnFree {
-    pub fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &Settings) -> Self {
         match (settings.page_poison, settings.init_on_free) {
             (true, _) => Self::Poison,
             (false, true) => Self::Zero,

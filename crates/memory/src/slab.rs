@@ -122,7 +122,7 @@ pub enum Slabs {
 }
 
 impl Slabs {
-    pub fn new(machine: &MachineSpec, cpu_nodes: &[NodeId], settings: &Settings, rules: &Variant) -> Self {
+    pub(crate) fn new(machine: &MachineSpec, cpu_nodes: &[NodeId], settings: &Settings, rules: &Variant) -> Self {
         match settings.slab_allocator {
             SlabAllocator::Slub => Self::Slub(Slub::new(cpu_nodes.len(), machine, rules)),
             SlabAllocator::Slab => Self::Slab(Arrays::new(machine, cpu_nodes)),

@@ -43,12 +43,16 @@ pub enum Loaded {
     /// Not even this one: there is no TLB to flush.
     Nowhere,
     /// This one, and so many others.
-    Here { others: u32 },
+    Here {
+        /// CPUs beside this one.
+        others: u32,
+    },
 }
 
 /// The TLBs of the machine as a step knows them, and its requests to them.
 #[derive(Debug)]
 pub struct Tlbs<'a> {
+    /// Where the page tables of this step are loaded.
     pub loaded: Loaded,
     shootdowns: Shootdowns,
     /// The address spaces that CPUs run; none where the caller does not say.

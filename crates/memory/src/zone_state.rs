@@ -81,7 +81,7 @@ pub struct ZoneReclaim {
 }
 
 impl ZoneState {
-    pub fn new(spec: &ZoneSpec, figures: &ZoneFigures, max_order: Order, cpu_nodes: &[NodeId]) -> Self {
+    pub(crate) fn new(spec: &ZoneSpec, figures: &ZoneFigures, max_order: Order, cpu_nodes: &[NodeId]) -> Self {
         let mut zone = Self {
             node: figures.node,
             kind: spec.kind,
@@ -204,7 +204,7 @@ impl ZoneState {
 
     /// Takes a block from an end of the CPU's list or from the free lists; `rmqueue`.
     #[inline]
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         frames: &mut FrameTable,
         cx: &mut Cx<'_>,

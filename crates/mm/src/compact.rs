@@ -17,7 +17,6 @@ pub(crate) mod tests;
 mod zone;
 
 use memory::{
-    buddy::Capture,
     cx::Cx,
     event::Event,
     frame::{Held, Holdings},

@@ -70,11 +70,11 @@ pub mod swap;
 pub mod thp;
 pub mod whole;
 
-use memory::{Memory, cx::Cx, frame::FamilyId, lru_kind::LruKind, node::Node, per_node::PerNode, per_zone::PerZone};
+use memory::{Memory, cx::Cx, frame::FamilyId, lru_kind::LruKind, per_node::PerNode, per_zone::PerZone};
 use rules::{
-    machine::{MachineSpec, NodeSpec, ZoneSpec},
+    machine::{MachineSpec, ZoneSpec},
     variant::Variant,
-    zone::{MachineView, Settings, ZoneKind},
+    zone::{MachineView, Settings},
 };
 use units::{Frames, NodeId, Pfn};
 

@@ -79,6 +79,7 @@ impl NodeSpec {
         self.zones.iter().filter(|zone| zone.managed > Frames(0))
     }
 
+    /// Has the node memory?
     pub fn has_memory(&self) -> bool {
         self.managed_zones().next().is_some()
     }

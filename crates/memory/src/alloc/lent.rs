@@ -19,7 +19,9 @@ pub enum NoMemory {
 /// A block that the slow path has got, until the step that asked for it takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
+    /// The request that the slow path has served.
     pub request: AllocRequest,
+    /// The first frame of the block.
     pub pfn: Pfn,
 }
 
@@ -43,6 +45,7 @@ pub enum Shortage {
 /// The part of a step's context about memory that is short: the step's request, and the slow path's answer.
 #[derive(Debug, Default)]
 pub struct Lent {
+    /// What a step may do when there is no memory.
     pub shortage: Shortage,
     /// The block that the slow path has got for the step.
     pub given: Option<Given>,

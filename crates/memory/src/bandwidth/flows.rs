@@ -81,6 +81,7 @@ struct Flow {
 /// Memory that a flow writes: the root of its page tables, and which pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
+    /// The frame of the root of the page tables.
     pub root: Pfn,
     /// From the first to one past the last.
     pub pages: (Vpn, Vpn),

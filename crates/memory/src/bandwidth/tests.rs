@@ -3,13 +3,12 @@ use rules::{
     variant,
     zone::{Settings, ZoneKind},
 };
-use units::{Bytes, BytesPerSecond, CpuId, VirtAddr, Vpn};
+use units::{Bytes, BytesPerSecond, CpuId};
 
 use super::*;
 use crate::{
     cost::{Prices, Spent},
-    event::{Counters, Event},
-    step::Step,
+    event::Counters,
 };
 
 /// Time of one CPU alone to clear or to copy a frame: 4,096 bytes per microsecond.

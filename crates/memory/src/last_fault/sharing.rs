@@ -46,7 +46,7 @@ fn part_of(number: u64) -> usize {
 }
 
 impl Sharing {
-    pub fn new(machine: &MachineSpec) -> Self {
+    pub(crate) fn new(machine: &MachineSpec) -> Self {
         Self { blocks: vec![Parts::default(); block_of(machine.end()) + 1] }
     }
 
@@ -75,6 +75,7 @@ impl Sharing {
         self.blocks[block_of(head)].last[part_of(number.into())]
     }
 
+    /// The faults at the parts of a huge page.
     pub fn parts(&self, head: Pfn) -> Parts {
         self.blocks[block_of(head)]
     }

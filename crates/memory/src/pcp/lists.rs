@@ -57,13 +57,13 @@ pub struct Pcp {
 const _: () = assert!(offset_of!(Pcp, lists) + (MigrateType::Movable as usize + 1) * size_of::<Stack>() <= 64);
 
 /// Where a list draws from and gives back to.
-pub struct Source<'a> {
-    pub buddy: &'a mut Buddy,
-    pub frames: &'a mut FrameTable,
-    pub rules: &'a Variant,
-    pub cpu: CpuId,
+pub(crate) struct Source<'a> {
+    pub(crate) buddy: &'a mut Buddy,
+    pub(crate) frames: &'a mut FrameTable,
+    pub(crate) rules: &'a Variant,
+    pub(crate) cpu: CpuId,
     /// One past the last frame of the zone.
-    pub end: Pfn,
+    pub(crate) end: Pfn,
 }
 
 /// Do per-CPU lists hold blocks of this order? `pcp_allowed_order`.
@@ -105,7 +105,7 @@ fn nth(rules: PcpLists, n: usize) -> usize {
 }
 
 impl Pcp {
-    pub fn new(limits: PcpLimits, is_local: bool) -> Self {
+    pub(crate) fn new(limits: PcpLimits, is_local: bool) -> Self {
         let locality = if is_local { Event::NumaLocal } else { Event::NumaOther };
         let (count, batch, high, free_factor) = (0, 0, 0, 0);
         let (lists, high_at_rest, yields) = (Default::default(), 0, false);
@@ -155,7 +155,7 @@ impl Pcp {
     }
 
     /// Takes the block at an end of the list, which is refilled if it is empty; `rmqueue_pcplist`.
-    pub fn take(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, end: ListEnd) -> Option<Pfn> {
+    pub(crate) fn take(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, end: ListEnd) -> Option<Pfn> {
         let at = place(from.rules.pcp_lists, want.order, want.list);
         if self.lists[at].is_empty() {
             self.refill(from, cx, want, at, end);
@@ -260,7 +260,7 @@ impl Pcp {
 
     /// Gives back some, after a block of `order` that goes back to the free list `list` made too many.
     #[inline(never)]
-    pub fn give_back(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, order: Order, list: MigrateType) {
+    pub(crate) fn give_back(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, order: Order, list: MigrateType) {
         let rules = to.rules;
         let all = self.gives_all(order, rules.pcp_free);
         let frames = if all { self.count } else { self.excess(rules) };

@@ -70,7 +70,7 @@ impl Cache {
         Self::BiovecMax,
     ];
 
-    pub fn from_index(index: usize) -> Self {
+    pub(crate) fn from_index(index: usize) -> Self {
         Self::ALL[index]
     }
 }

@@ -4,15 +4,7 @@
 //!
 //! Takes free frames, from the upper part of the zone down.
 
-use memory::{
-    buddy::Block,
-    cx::Cx,
-    event::Event,
-    frame::Seen,
-    pageblock::{MigrateType, ZoneIndex},
-    primitive,
-    step::RUN,
-};
+use memory::{buddy::Block, cx::Cx, event::Event, frame::Seen, pageblock::MigrateType, primitive, step::RUN};
 use rules::variant::CompactHugePages;
 use units::{Order, Pfn};
 

@@ -11,13 +11,13 @@ use memory::{
     frame::Holdings,
     pageblock::ZoneIndex,
     step::{Step, Wait},
-    suitable::{FreeBlocks, Suitable},
+    suitable::Suitable,
 };
 use rules::{
     gfp::Urgency,
     zone::{Settings, ZoneKind},
 };
-use units::{CpuId, NodeId, Order, Picos};
+use units::{NodeId, Order, Picos};
 
 use crate::{
     Mm, Spaces,

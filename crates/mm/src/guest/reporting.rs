@@ -13,12 +13,10 @@ use memory::{
     frame::{Frame, Held, Holdings, NIL},
     news::{Daemon, News},
     pageblock::{MigrateType, ZoneIndex},
-    poison::OnFree,
     primitive,
     step::{Step, Wait},
-    watermark,
 };
-use rules::{gfp::Urgency, variant::ListEnd, zone::ZoneKind};
+use rules::{variant::ListEnd, zone::ZoneKind};
 use units::{NodeId, Order, Picos, Time};
 
 use crate::{

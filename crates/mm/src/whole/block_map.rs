@@ -4,7 +4,6 @@
 use memory::{
     frame::Frame,
     pageblock::{MigrateType, ZoneIndex},
-    suitable::FreeBlocks,
 };
 use rules::zone::ZoneKind;
 use units::{Mobility, NodeId, Order, Pfn};

@@ -56,7 +56,7 @@ impl World {
 
     /// The kernel takes a zone's frames but for so many.
     fn take_all_but(&mut self, zone: ZoneIndex, most: u64) {
-        let (rules, mobility, prices) = (*self.mm.memory.variant(), rules::gfp::Mobility::Unmovable, Prices::free());
+        let (_rules, mobility, prices) = (*self.mm.memory.variant(), rules::gfp::Mobility::Unmovable, Prices::free());
         let mut cx = Cx::new(CpuId(0), Time(self.now), &prices, &mut self.counters);
         while self.mm.memory.zone(zone).free_frames() > most {
             self.mm.memory.take_of_zone(&mut cx, zone, mobility).unwrap();
