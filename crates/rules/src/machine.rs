@@ -8,7 +8,7 @@ use crate::zone::{MachineView, NodeView, ZoneKind, ZoneView};
 /// The memory and CPUs of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineSpec {
-    /// log2 of the frames grouped by mobility; 9 on x86-64.
+    /// log2 of the frames in a pageblock; 9 on x86-64.
     pub pageblock_order: Order,
     /// The largest order of the buddy allocator; 10 on x86-64.
     pub max_order: Order,
@@ -25,22 +25,22 @@ pub struct NodeSpec {
     pub cpus: Vec<CpuId>,
     /// The node's distance to each node of the machine, in their order; 10 to itself.
     pub distance: Vec<u32>,
-    /// The node's zones, lowest first; empty ones may be left out.
+    /// The node's zones, lowest first; empty zones may be left out.
     pub zones: Vec<ZoneSpec>,
 }
 
 /// One zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneSpec {
-    /// Which of the node's zones.
+    /// The zone's kind.
     pub kind: ZoneKind,
     /// The zone's first frame.
     pub start: Pfn,
-    /// Frames from the first to the last.
+    /// Frames from the zone's first to its last, holes included.
     pub spanned: Frames,
-    /// Frames that exist: the zone's first ones, if some do not.
+    /// Frames that exist (`present_pages`). A hole lies at the zone's end.
     pub present: Frames,
-    /// Frames that the buddy allocator is given: the last of those that exist, if not all.
+    /// Frames that the buddy allocator is given (`managed_pages`). The kernel keeps the zone's first frames.
     pub managed: Frames,
 }
 
@@ -60,7 +60,7 @@ impl MachineSpec {
         self.nodes.len() == 1 || node.zone_view(ZoneKind::Dma32).is_populated()
     }
 
-    /// One past the last frame of any zone.
+    /// One past the last frame of the highest zone.
     pub fn end(&self) -> Pfn {
         let zones = self.nodes.iter().flat_map(|node| &node.zones);
         zones.map(ZoneSpec::end).max().unwrap_or(Pfn(0))
@@ -86,13 +86,13 @@ impl NodeSpec {
 }
 
 impl ZoneSpec {
-    /// A zone all of whose frames are the buddy allocator's.
+    /// A zone without holes, all of it given to the buddy allocator.
     pub fn whole(kind: ZoneKind, start: Pfn, frames: u32) -> Self {
         let all = Frames(frames.into());
         Self { kind, start, spanned: all, present: all, managed: all }
     }
 
-    /// One past its last frame.
+    /// One past the zone's last frame, holes included.
     pub fn end(&self) -> Pfn {
         self.start.plus(count(self.spanned))
     }

@@ -6,18 +6,18 @@ use units::{NodeId, Vpn};
 
 use crate::{gfp::AllocRequest, variant::ThpNodes};
 
-/// A set of nodes, by a bit of their number.
+/// A set of nodes, one bit per node number (`nodemask_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeMask(u32);
 
 impl NodeMask {
-    /// All there can be.
+    /// The set of all nodes.
     pub const ALL: Self = Self(u32::MAX);
 
-    /// These.
+    /// The set of these nodes.
     ///
     /// # Panics
-    /// When one has a number above 31.
+    /// When a node has a number above 31.
     pub fn of(nodes: impl IntoIterator<Item = NodeId>) -> Self {
         let bit = |node: NodeId| {
             assert!(node.0 < u32::BITS, "node {node} has no bit");
@@ -26,18 +26,18 @@ impl NodeMask {
         Self(nodes.into_iter().fold(0, |mask, node| mask | bit(node)))
     }
 
-    /// Is it one of them?
+    /// Whether the set holds this node.
     #[inline]
     pub const fn has(self, node: NodeId) -> bool {
         self.0 >> (node.0 % u32::BITS) & 1 == 1
     }
 
-    /// Is there none?
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The n-th of them, from the lowest on, and again from there when there are no more (`interleave_nid`, before 5.x
+    /// The node at place `n` of the set, from the lowest number on and round again (`interleave_nid`, before 5.x
     /// `offset_il_node`).
     fn nth(self, n: u64) -> NodeId {
         let mut rest = self.0;
@@ -48,31 +48,31 @@ impl NodeMask {
     }
 }
 
-/// Where a task wants its memory (`set_mempolicy(2)`).
+/// The nodes that a task takes its memory from (`set_mempolicy(2)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mempolicy {
-    /// On the node of the CPU that it runs on (`MPOL_DEFAULT`).
+    /// On the node of the CPU that the task runs on (`MPOL_DEFAULT`).
     #[default]
     Local,
-    /// On these nodes and no other, the nearest first (`MPOL_BIND`).
+    /// On the nodes of this set and no other, the nearest first (`MPOL_BIND`).
     Bind(NodeMask),
-    /// On this node, else on the nearest to it (`MPOL_PREFERRED`).
+    /// On this node, else on the node nearest to it (`MPOL_PREFERRED`).
     Preferred(NodeId),
-    /// On each of these nodes in turn, by address (`MPOL_INTERLEAVE`).
+    /// On each node of this set in turn, by address (`MPOL_INTERLEAVE`).
     Interleave(NodeMask),
 }
 
-/// How far a wish for a huge page may go for it.
+/// The rule by which the nodes for a huge page are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeReach {
     /// As the kernel's rules for huge pages have it.
     ByRule,
-    /// As a base page: the policy says where.
+    /// The task's policy alone, as for a base page.
     ByPolicy,
 }
 
 impl Mempolicy {
-    /// Does it leave everything to where the task runs?
+    /// Whether the policy leaves the choice to the node of the task's CPU.
     #[inline]
     pub fn is_local(self) -> bool {
         self == Self::Local

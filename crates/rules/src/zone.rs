@@ -16,9 +16,9 @@ pub enum ZoneKind {
     /// Below 4 GiB.
     #[serde(rename = "DMA32")]
     Dma32,
-    /// The rest.
+    /// Above 4 GiB.
     Normal,
-    /// Movable allocations only; empty unless configured.
+    /// For movable allocations alone; empty unless configured (`ZONE_MOVABLE`).
     Movable,
     /// Memory of devices (4.3 and later); the buddy allocator manages none of it.
     Device,
@@ -44,7 +44,7 @@ impl ZoneKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// May a GFP_USER request, which is not movable, be served from here?
+    /// Whether unmovable user memory (`GFP_USER`) may come from such a zone.
     pub fn holds_user(self) -> bool {
         self <= Self::Normal
     }
@@ -56,19 +56,19 @@ impl fmt::Display for ZoneKind {
     }
 }
 
-/// All that the arithmetic may know of a machine.
+/// The nodes and sizes of zones that the arithmetic of watermarks goes by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineView {
     /// Online nodes, by number.
     pub nodes: Vec<NodeView>,
 }
 
-/// One node: its CPUs, and all its zones, empty ones too.
+/// One node: its CPUs, and all its zones, including empty ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
     /// The node's number.
     pub id: NodeId,
-    /// Online CPUs of this node; may be 0.
+    /// Online CPUs of this node; 0 is allowed.
     pub cpus: u32,
     /// One entry per zone kind that the kernel was built with, lowest first.
     pub zones: Vec<ZoneView>,
@@ -77,9 +77,9 @@ pub struct NodeView {
 /// One zone's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneView {
-    /// Which of the node's zones.
+    /// The zone's kind.
     pub kind: ZoneKind,
-    /// Frames that exist (`present_pages`); a zone with any is "populated".
+    /// Frames that exist (`present_pages`).
     pub present: Frames,
     /// Frames that the buddy allocator was given (`managed_pages`).
     pub managed: Frames,
@@ -100,7 +100,7 @@ impl MachineView {
 }
 
 impl ZoneView {
-    /// Does the zone have any memory (`populated_zone`)?
+    /// Whether any frame of the zone exists (`populated_zone`).
     pub fn is_populated(&self) -> bool {
         self.present > Frames(0)
     }

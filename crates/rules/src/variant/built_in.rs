@@ -57,13 +57,13 @@ pub fn named(name: &str) -> &'static Variant {
 /// The rules of the built-in variant of this name with some of its patches.
 ///
 /// # Panics
-/// As [`named`]; and when it has no such patch.
+/// When there is no such variant, as [`named`]; or when the variant has no patch of such a number.
 pub fn patched(name: &str, patches: &[u32]) -> Variant {
     let variant = built_in(name).unwrap_or_else(|| panic!("no built-in variant {name:?}"));
     variant.with_patches(patches).unwrap_or_else(|problem| panic!("{name}: {problem}")).rules
 }
 
-/// Reads a built-in file, whose parent is one of those before it.
+/// Reads a built-in file; `older` are the variants that may be its parent.
 pub(super) fn read(name: &str, text: &str, older: &[Named]) -> Result<Named, String> {
     let root = text.parse::<toml::Table>().map_err(|error| error.to_string())?;
     file::read(Plain { path: String::new(), table: root }, name, |root, parent| {
@@ -75,7 +75,7 @@ pub(super) fn read(name: &str, text: &str, older: &[Named]) -> Result<Named, Str
     })
 }
 
-/// A table of a built-in file. Its errors name the key: nobody but a developer sees them.
+/// A table of a built-in file. Errors name the key alone: only a developer who changes such a file sees them.
 struct Plain {
     path: String,
     table: toml::Table,

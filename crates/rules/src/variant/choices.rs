@@ -3,62 +3,64 @@
 
 use serde::Serialize;
 
-/// Which allocations count as ones that compacted (`compact_stall`), and then as ones that did so with or without success.
+/// Allocations that count in `compact_stall`, and then in `compact_success` or `compact_fail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactStall {
-    /// Those for which some zone was compacted.
+    /// Allocations for which some zone was compacted.
     Tried,
-    /// As `Tried`, and those that found compaction deferred in some zone.
+    /// As `Tried`, and allocations that found compaction deferred in some zone.
     NotSkipped,
-    /// All that asked for it, also where no zone had the frames that it takes. They look at the free lists once more, too.
+    /// All allocations that asked for compaction, even if no zone had the free frames that a run needs. They also try the free
+    /// lists once more.
     Asked,
 }
 
 /// The scheduler that chooses the next task of a CPU (kernel/sched/fair.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Scheduler {
-    /// The task that has run least, by weight.
+    /// The task with the least weighted run time (`vruntime`) runs next.
     Cfs,
-    /// Of those that had no more than their share, the one with the earliest virtual deadline.
+    /// Among tasks that have had no more than their share, the one with the earliest virtual deadline runs next.
     Eevdf,
-    /// As `Eevdf`; a task that sleeps after more than its share stays in the queue until it has paid.
+    /// As `Eevdf`; a task that sleeps after more than its share stays queued until its lag is gone (`DELAY_DEQUEUE`).
     EevdfDelayed,
 }
 
-/// How the lock of an address space is fair (kernel/locking/rwsem.c).
+/// Fairness of the mmap lock (kernel/locking/rwsem.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MmapLock {
     /// Tasks that find the lock taken sleep, in the order of arrival.
     Sleeping,
-    /// As `Sleeping`, but a writer spins as long as the writer that has it runs.
+    /// As `Sleeping`, but a writer spins while the writer that owns the lock runs.
     Spinning,
-    /// Writers spin on readers too, for a while; readers spin; a wake-up lets all readers in; who has waited for long gets
-    /// the lock handed over.
+    /// Writers spin on readers too, for a while, and readers spin. A wake-up lets all readers in. A task that has waited long is
+    /// handed the lock.
     SpinningOnReaders,
-    /// As `SpinningOnReaders`, but readers do not spin: one takes the lock at once if nobody has it.
+    /// As `SpinningOnReaders`, but readers do not spin: a reader takes the lock at once if no writer owns or awaits it.
     Stealing,
 }
 
-/// Which inodes that nobody uses the shrinker of a file system frees (`inode_lru_isolate`, fs/inode.c).
+/// The unused inodes that the shrinker of a file system frees (`inode_lru_isolate`, fs/inode.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum InodeShrink {
-    /// Any; its pages go with it.
+    /// Any unused inode; its pages are freed with it.
     TakesPages,
     /// As `TakesPages`, but an inode with more than one page stays ("mm: don't reclaim inodes with many attached pages", 4.20;
     /// reverted in 5.0).
     KeepsMany,
-    /// One without pages: others are not on its list ("vfs: keep inodes with page cache off the inode shrinker LRU", 5.16).
+    /// An inode without pages; others are not on the shrinker's list ("vfs: keep inodes with page cache off the inode shrinker
+    /// LRU", 5.16).
     WithoutPages,
 }
 
-/// Which zones' watermarks a fallback raises.
+/// The zones whose watermarks a fallback raises (`boost_watermark`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum WatermarkBoost {
-    /// None's.
+    /// No zone.
     None,
-    /// Any's ("mm: reclaim small amounts of memory when an external fragmentation event occurs", 5.0).
+    /// Every zone ("mm: reclaim small amounts of memory when an external fragmentation event occurs", 5.0).
     Any,
-    /// Any's of at least four pageblocks ("mm: limit boost_watermark on small zones", 5.7).
+    /// Every zone of at least 4 pageblocks ("mm: limit boost_watermark on small zones", 5.7).
     NotSmall,
 }
 
@@ -74,58 +76,58 @@ pub enum HugeCow {
 /// Fallback of a request that finds no free block of its own type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum FallbackRules {
-    /// The request breaks the largest block of another type; reclaimable requests take the free frames around it, others only
-    /// from large blocks; half a pageblock makes it theirs.
+    /// The request breaks the largest block of another type. A reclaimable request also takes the other free frames of that
+    /// pageblock, others do so only for a large block. The pageblock changes type if half of its frames were free.
     ReclaimableSteals,
-    /// As the one above, with the right of reclaimable requests for unmovable ones.
+    /// As `ReclaimableSteals`, and unmovable requests have the right of reclaimable ones.
     KernelSteals,
-    /// Allocated frames of a like kind count towards the half, and a movable request that may not take more than it
-    /// found breaks the smallest block.
+    /// Allocated frames of a compatible type count towards the half too. A movable request that may not take the whole pageblock
+    /// breaks the smallest block.
     CountsAlike,
 }
 
-/// Where a request turns when no other type has a block for it either.
+/// Source of a request when no other type has a block either (`__rmqueue`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LastResort {
-    /// To pageblocks kept for this. Frames of theirs that a per-CPU list drew and gives back go to the type that they
-    /// were drawn for ("mm/page_alloc: prevent MIGRATE_RESERVE pages from being misplaced", 3.16, ends that).
+    /// Pageblocks kept as a reserve (`MIGRATE_RESERVE`). A reserved frame that a per-CPU list gives back goes to the free list of
+    /// the type that it was taken for (until "mm/page_alloc: prevent MIGRATE_RESERVE pages from being misplaced", 3.16).
     ReserveMisplaced,
-    /// To pageblocks kept for this.
+    /// Pageblocks kept as a reserve (`MIGRATE_RESERVE`); their frames return to it.
     Reserve,
-    /// Nowhere: the request fails.
+    /// None: the request fails.
     Nothing,
 }
 
-/// Reserve that an atomic request for more than one frame leaves for the next one (`MIGRATE_HIGHATOMIC`).
+/// Reserve that an atomic request for more than one frame leaves for later requests (`MIGRATE_HIGHATOMIC`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum HighAtomic {
     /// Nothing.
     Nothing,
-    /// The pageblock; the next request looks there first, but for orders that per-CPU lists hold.
+    /// The pageblock of the block. The next request tries the reserve first, except for orders that per-CPU lists hold.
     Pageblock,
-    /// The pageblock; the next request looks there first, after the per-CPU list of its order.
+    /// The pageblock of the block. The next request tries the reserve after the per-CPU list of its order.
     PageblockAfterPcp,
 }
 
-/// Which free pageblocks become one block.
+/// Pageblocks whose free blocks merge with those of a neighbour (`__free_one_page`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Merging {
-    /// All, but those being emptied with others.
+    /// All pageblocks; an isolated pageblock merges with isolated ones alone.
     AllButIsolated,
-    /// Those of types that requests ask for, and those of the same type.
+    /// Pageblocks of the types that requests ask for, and any two of equal type.
     Requestable,
 }
 
-/// Blocks that a request for more than one frame must find above a watermark.
+/// The free blocks that a request for more than one frame needs above a watermark (`__zone_watermark_ok`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum WatermarkOrders {
-    /// Without the blocks of each smaller order, half the mark for each.
+    /// For each smaller order its blocks are taken off the free frames and the mark is halved.
     HalvedPerOrder,
-    /// Any free block that is large enough.
+    /// Any free block of the requested order or larger.
     AnyLargeEnough,
 }
 
-/// Which blocks per-CPU lists hold.
+/// The blocks that per-CPU lists hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PcpLists {
     /// Single frames; lists in the order unmovable, reclaimable, movable.
@@ -138,32 +140,32 @@ pub enum PcpLists {
     HugeTogether,
 }
 
-/// How a per-CPU list decides how much to give back.
+/// How many frames a full per-CPU list gives back (`nr_pcp_free`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PcpFree {
     /// One batch.
     Batch,
-    /// Twice as much each time, until an allocation halves it again.
+    /// Twice as many frames as the time before, until an allocation halves the number.
     Doubling,
-    /// As the one above, and everything when larger blocks (but not huge ones) are freed in a row.
+    /// As `Doubling`; and the whole list if larger blocks (not huge pages) are freed in a row.
     DoublingAllOfHigh,
 }
 
-/// In which order the lists of a CPU give back.
+/// The order in which the lists of a CPU give back frames (`free_pcppages_bulk`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PcpDrain {
-    /// In turn, more from one the more empty ones were passed.
+    /// One list after the other; a list gives back more, the more empty lists were passed before it.
     RoundRobin,
-    /// The list just freed to as far as it goes, then the others.
+    /// The list that was just freed to gives back all it can, then the others.
     RequestedFirst,
 }
 
-/// Distance from min to low, and from low to high.
+/// Distance from Min to Low, and from Low to High.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MarkStep {
-    /// A quarter of min each.
+    /// A quarter of Min each.
     QuarterOfMin,
-    /// A quarter of min, or `vm.watermark_scale_factor` of the zone when that is more.
+    /// A quarter of Min, or `vm.watermark_scale_factor` of the zone if that is more.
     ScaleFactor,
 }
 
@@ -179,22 +181,22 @@ pub enum MovableMarks {
 /// Meaning of a `vm.lowmem_reserve_ratio` of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RatioZero {
-    /// As 1: all of the higher zones' frames are kept.
+    /// As a ratio of 1: the reserve is as large as all higher zones.
     One,
-    /// Nothing is kept.
+    /// Requests for higher zones leave no reserve in this zone.
     NoReserve,
 }
 
 /// Reserve of a zone without managed frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EmptyReserve {
-    /// By the formula of other zones.
+    /// By the formula that holds for other zones.
     Formula,
-    /// Nothing.
+    /// None.
     Nothing,
 }
 
-/// How long a CPU's list may grow.
+/// Most frames on the lists of one CPU (`pcp->high`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PcpHighRule {
     /// Six batches.
@@ -214,136 +216,139 @@ pub enum ThpZones {
     UpToNormal,
 }
 
-/// Measure by which the partial list of a CPU is long enough.
+/// Unit in which the partial list of a CPU is limited (`slub_set_cpu_partial`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum SlubCpuPartial {
-    /// By the free objects that its slabs had when they came.
+    /// Objects that were free in its slabs when these were put on the list.
     Objects,
-    /// By slabs ("mm, slub: change percpu partial accounting from objects to pages", b47291ef02b0, 5.16).
+    /// Slabs ("mm, slub: change percpu partial accounting from objects to pages", b47291ef02b0, 5.16).
     Slabs,
 }
 
-/// Which shared pages come to the node of a task that faults there (`should_numa_migrate_memory`, kernel/sched/fair.c).
+/// Shared pages that move to the node of a task that faults on them (`should_numa_migrate_memory`, kernel/sched/fair.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum NumaFilter {
-    /// Those at which the task before, too, faulted on this node.
+    /// Pages whose last hinting fault came from this node too.
     Twice,
-    /// Of these, pages of a group of tasks only from a node that it does not use, or to where it faults more than to where
-    /// the page is ("sched/numa, mm: Use active_nodes nodemask to limit numa migrations", 10f39042711b, 3.15).
+    /// Of the pages of `Twice`, a page that tasks of a group share moves only from a node that the group does not use, or to a
+    /// node where the group faults more than on the page's node ("sched/numa, mm: Use active_nodes nodemask to limit numa
+    /// migrations", 10f39042711b, 3.15).
     ActiveNodes,
-    /// Of these, pages of a group only to where it faults much more, or more for the memory that it has there
-    /// ("sched/numa: Spread memory according to CPU and memory use", 4142c3ebb685, 4.6).
+    /// Of the pages of `Twice`, a page that tasks of a group share moves only to a node where the group faults much more, or
+    /// faults more relative to the memory that it has there ("sched/numa: Spread memory according to CPU and memory use",
+    /// 4142c3ebb685, 4.6).
     CpuUse,
 }
 
-/// How the period of scans of a task follows from its faults (`task_numa_fault`, `update_task_scan_period`).
+/// How hinting faults change a task's scan period (`task_numa_fault`, `update_task_scan_period`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum NumaPeriod {
-    /// Each fault that moves nothing makes it longer.
+    /// The period grows at each fault that moves no page.
     Unmoved,
-    /// With seven tenths of local faults and more it grows; with fewer it shrinks, the less the more faults are shared
-    /// ("sched/numa: Adjust scan rate in task_numa_placement", 04bb2f947507, 3.13, there with three tenths).
+    /// The period grows if at least 7/10 of the faults were local; else it shrinks, less so the more of them were shared
+    /// ("sched/numa: Adjust scan rate in task_numa_placement", 04bb2f947507, 3.13, there with 3/10).
     Local,
-    /// As `Local`; and after a move in vain it doubles ("mm: numa: slow PTE scan rate if migration failures occur",
+    /// As `Local`; and the period doubles if a migration failed ("mm: numa: slow PTE scan rate if migration failures occur",
     /// 074c238177a7, 4.0).
     LocalUnlessFailed,
-    /// The part of private faults does, or else that of local ones, from seven tenths on ("sched/numa: Slow down scan rate if
-    /// shared faults dominate", 37ec97deb3a8, 4.14).
+    /// As `LocalUnlessFailed`, and the period also grows if at least 7/10 of the faults were private ("sched/numa: Slow down scan
+    /// rate if shared faults dominate", 37ec97deb3a8, 4.14).
     LocalOrPrivate,
 }
 
-/// How a task finds a CPU on a node that it prefers (`task_numa_migrate`).
+/// Search for a CPU on a task's preferred node (`task_numa_migrate`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum NumaPlaces {
-    /// A task goes to a CPU there, whatever runs on it (the patches for 3.9).
+    /// The task moves to a CPU of the preferred node, whatever runs there (the patches for 3.9).
     Alone,
-    /// To one of a node that can run more, or in exchange for a task, where loads stay alike ("sched/numa: Use a system-wide
-    /// search to find swap/migration candidates", 2c8a50aa0a7f and others, 3.13).
+    /// The task moves to a CPU of a node with capacity to spare, or changes places with a task if loads stay alike ("sched/numa:
+    /// Use a system-wide search to find swap/migration candidates", 2c8a50aa0a7f and others, 3.13).
     ByCapacity,
-    /// To one whose node's load comes nearer to the own node's, or in exchange for a task ("sched/numa: Evaluate move once per
-    /// node", 2d4056fafa19, 4.19).
+    /// The task moves if that evens out the loads of both nodes, or changes places with a task ("sched/numa: Evaluate move once
+    /// per node", 2d4056fafa19, 4.19).
     ByImbalance,
-    /// As the load balancer would: to an idle CPU of a node that has room, or in exchange for a task, at best one that wants to
-    /// come ("sched/numa: Use similar logic to the load balancer for moving between domains with spare capacity", fb86f5b21192,
-    /// 5.7).
+    /// As the load balancer does: the task moves to an idle CPU of a node that has room, or changes places with a task,
+    /// preferably one that wants to move here ("sched/numa: Use similar logic to the load balancer for moving between domains
+    /// with spare capacity", fb86f5b21192, 5.7).
     ByRoom,
 }
 
-/// Which entries of private memory hint (`change_pte_range`, mm/mprotect.c).
+/// Entries of private memory that a scan makes hinting (`change_pte_range`, mm/mprotect.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum NumaHintsCow {
-    /// All.
+    /// All entries.
     All,
-    /// Those of pages that no other entry maps ("mm: numa: do not trap faults on shared data section pages", 859d4adc3415, 4.16).
+    /// Entries of pages that no other entry maps ("mm: numa: do not trap faults on shared data section pages", 859d4adc3415,
+    /// 4.16).
     MappedOnce,
-    /// Those of pages to which there is no other reference ("mm: don't try to NUMA-migrate COW pages that have other uses",
-    /// 80d47f5de5e3, 5.17).
+    /// Entries of pages without another reference ("mm: don't try to NUMA-migrate COW pages that have other uses", 80d47f5de5e3,
+    /// 5.17).
     ReferencedOnce,
 }
 
-/// In which order a request compacts and reclaims, and when it gives up.
+/// The order in which the slow path compacts and reclaims, and when a request gives up (`__alloc_pages_slowpath`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum SlowPath {
-    /// A request compacts without waiting, reclaims, and compacts once more. One for up to 8 frames begins again and again;
-    /// one for a huge page gives up as soon as others are in its way.
+    /// Async compaction, reclaim, and compaction once more. A request for up to 8 frames starts over again and again; a request
+    /// for a huge page gives up if async compaction met contention.
     Fixed,
-    /// A request compacts first for large blocks, and begins again for as long as reclaim or compaction promise something.
+    /// A large request compacts first. The slow path starts over as long as reclaim or compaction make progress.
     ByProgress,
 }
 
-/// When a request that compacts first gives up right after that, instead of reclaiming.
+/// Results of the first compaction after which a request fails without reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum GivesUp {
-    /// Where compaction was put off because it failed lately, if one for a large block shall not try hard.
+    /// Compaction was deferred after an earlier failure, and the request is costly with `__GFP_NORETRY`.
     Deferred,
-    /// As `ByProgress`; and a request for a pageblock or more that is not to try very hard fails where compaction was put off
-    /// or found too little free to begin with.
+    /// As `ByProgress`; and a request for a pageblock or more without `__GFP_RETRY_MAYFAIL` fails if compaction was deferred or
+    /// skipped for want of free frames.
     Pageblocks,
-    /// Where it was put off or found too little free to begin with, if one for a large block shall not try hard.
+    /// Compaction was deferred or skipped for want of free frames, and the request is costly with `__GFP_NORETRY`.
     NotBegun,
-    /// As `Deferred`; and a task's request for a pageblock that shall not try hard gives up whatever compaction came to (posted
-    /// in October 2018, never merged).
+    /// As `Deferred`; and a task's request for a pageblock with `__GFP_NORETRY` fails after any result of compaction (posted in
+    /// October 2018, never merged).
     WholeBlocks,
 }
 
-/// When pages are taken out of a balloon for want of memory, where the host allows it (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
+/// The trigger that takes pages out of a balloon, where the host allows that (`VIRTIO_BALLOON_F_DEFLATE_ON_OOM`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum BalloonDeflates {
-    /// Nothing.
+    /// None.
     Never,
-    /// When a request has no memory, instead of the OOM killer (`virtio_balloon_oom_notify`).
+    /// A request that would invoke the OOM killer (`virtio_balloon_oom_notify`).
     OnOom,
-    /// Reclaim, as out of a cache (`virtio_balloon_shrinker_scan`).
+    /// Reclaim asks the balloon's shrinker (`virtio_balloon_shrinker_scan`).
     Shrinker,
 }
 
-/// Which end of a free list.
+/// An end of a free list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ListEnd {
-    /// Allocated next.
+    /// The end that the next allocation takes from.
     Head,
-    /// Allocated last.
+    /// The end that allocations reach last.
     Tail,
 }
 
-/// When a zone is compacted enough for a request.
+/// State of a zone that ends its compaction for a request (`compact_finished`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactEnds {
-    /// When it is above its Low mark for that order, and there is a block, or one to steal.
+    /// The zone is above its Low mark for the order, and has a free block of the request's type or one that it may steal.
     AboveLow,
-    /// When there is a block; one of another type at once for movable requests and asynchronous compaction, else at the end
-    /// of the pageblock.
+    /// The zone has a free block of the request's type. A block of another type counts at once for movable requests and async
+    /// compaction, else only at the end of a pageblock.
     AtBlock,
-    /// When there is a block, as for `AtBlock`, but looked for at the end of a pageblock only.
+    /// As `AtBlock`, but the free lists are checked at the end of a pageblock only.
     AtPageblock,
 }
 
-/// How asynchronous compaction behaves when others want the lock that it wants, or the CPU that it runs on.
+/// Reaction of async compaction to contention for its lock, or to a task that wants the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactContended {
-    /// Compaction ends, puts back the frames that it has, and says so to its caller.
+    /// The run ends, puts back its isolated frames and reports contention to its caller (`COMPACT_CONTENDED`).
     Aborts,
-    /// Compaction waits for the lock, and ends after the pageblock.
+    /// The run waits for the lock, and goes on to the end of the pageblock.
     GoesOn,
 }
 
@@ -351,54 +356,54 @@ pub enum CompactContended {
 /// since then those of a pageblock's size (`skip_isolation_on_order`, mm/compaction.c, v6.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactHugePages {
-    /// The search for pages looks at the first frame, that for free frames at each of them. Their pageblocks are marked as
-    /// ones where nothing is to be had, also for the time when the huge pages are gone.
+    /// The migrate scanner looks at the first frame of a huge page, the free scanner at every frame. The pageblock gets a skip
+    /// mark, which outlasts the huge page.
     ByFrame,
-    /// As `ByFrame`, but both searches pass a huge page at once.
+    /// As `ByFrame`, but both scanners pass a huge page in one step.
     ByPage,
-    /// Their pageblocks are left out before anything is looked at.
+    /// The scanners pass a pageblock that is a huge page without a look at its frames.
     ByBlock,
 }
 
-/// Which mark a zone must hold, with room for the move, before it is compacted; and when it is asked whether memory is
-/// short rather than fragmented.
+/// The mark that a zone must hold, with room for the frames to move, before compaction (`compaction_suitable`); and the orders
+/// for which the fragmentation index decides between lack of memory and fragmentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CompactMark {
-    /// Low; always.
+    /// The Low mark; the index is checked for all orders.
     Low,
-    /// Low for orders above 3, else Min; for orders above 3.
+    /// The Low mark for orders above 3, else Min; the index is checked for orders above 3.
     ByOrder,
 }
 
-/// The pages that a store to a shared page takes over instead of copying them.
+/// Shared pages that a store takes over without copying them (`do_wp_page`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CowReuse {
-    /// Those of folios that nobody else maps (`reuse_swap_page`).
+    /// Pages of folios that no other process maps (`reuse_swap_page`).
     ByMappings,
-    /// Those to whose folio there is no other reference, such as that of a CPU's batch of new folios.
+    /// Pages of folios without another reference, such as that of a CPU's batch of new folios.
     ByReferences,
-    /// As `ByReferences`, after this CPU's batch was drained.
+    /// As `ByReferences`, after this CPU's batch of new folios was drained.
     ByReferencesDrained,
 }
 
-/// On which node the huge page of a collapsed range is.
+/// Node of the huge page of a collapsed range (`khugepaged_find_target_node`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum CollapseTarget {
-    /// That of its first page.
+    /// The node of the range's first page.
     FirstPage,
-    /// That of most of its pages; of several, the next after the last one that was chosen.
+    /// The node of most pages of the range; among equals, the node after the one chosen last.
     MostInTurn,
-    /// That of most of its pages; of several, the first.
+    /// The node of most pages of the range; among equals, the first.
     Most,
 }
 
-/// The allocator of the huge pages that faults ask for.
+/// Thread that allocates the huge pages that faults ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ThpRequests {
-    /// khugepaged, which then looks at processes too (patch 4 of the series).
+    /// khugepaged, which after that scans processes as usual (patch 4 of the series).
     Khugepaged,
-    /// khugepaged, which does no more when it was woken for that ("maybe just skip the collapse scanning altogether", the end
-    /// of its cover letter).
+    /// khugepaged, which scans nothing when a fault woke it ("maybe just skip the collapse scanning altogether", the end of the
+    /// series' cover letter).
     KhugepagedUnscanned,
     /// A thread of each node ("if each node had own khugepaged just for the THP allocation work", ibid.).
     NodeThreads,
@@ -413,12 +418,12 @@ pub enum LruBy {
     Node,
 }
 
-/// Where new anonymous folios begin.
+/// LRU list of new anonymous folios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum NewAnon {
-    /// As not yet known to be in use (5.9).
+    /// The inactive list (5.9).
     Inactive,
-    /// In use.
+    /// The active list.
     Active,
 }
 
@@ -427,49 +432,49 @@ pub enum NewAnon {
 pub enum ThpDefrag {
     /// Reclaims and compacts.
     Always,
-    /// Wakes those who do (4.6).
+    /// Wakes kswapd and kcompactd, which reclaim and compact (4.6).
     Defer,
-    /// Wakes them, and reclaims and compacts for mappings with `MADV_HUGEPAGE` (4.11).
+    /// Wakes kswapd and kcompactd; for mappings with `MADV_HUGEPAGE` it reclaims and compacts itself (4.11).
     DeferMadvise,
     /// Reclaims and compacts for mappings with `MADV_HUGEPAGE`.
     Madvise,
-    /// Takes what is there.
+    /// Takes a free block or none.
     Never,
 }
 
-/// From which nodes faults take huge pages (`alloc_pages_vma`, mm/mempolicy.c).
+/// Nodes from which faults take huge pages (`alloc_pages_vma`, mm/mempolicy.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ThpNodes {
-    /// From any, the local one first.
+    /// From any node, the local one first.
     Any,
-    /// From the local one.
+    /// From the local node alone.
     Local,
-    /// From the local one, but from any where the fault may reclaim: rather far than reclaimed.
+    /// From the local node; from any node if the fault may reclaim: remote memory is better than reclaim.
     LocalUnlessReclaims,
-    /// From the local one with all effort, then, where the fault may reclaim, from any with little.
+    /// From the local node with all effort; then, if the fault may reclaim, from any node with little effort.
     LocalThenOnce,
-    /// From the local one without much effort, then from any.
+    /// From the local node with little effort, then from any node.
     LocalFirst,
-    /// From the local one, where a fault compacts once and never reclaims (`__GFP_ONLY_COMPACT`, posted in August 2018).
+    /// From the local node, where a fault compacts once and never reclaims (`__GFP_ONLY_COMPACT`, posted in August 2018).
     LocalCompacted,
-    /// As `LocalCompacted`; then from any, compacting once, if the local one has not enough free base pages either.
+    /// As `LocalCompacted`; then from any node, compacting once, if the local node lacks free base pages too.
     LocalCompactedUnlessShort,
-    /// From the local one if it has one above its Low mark; then from any with all effort.
+    /// From the local node if it has a free huge page above its Low mark; then from any node with all effort.
     LocalFast,
-    /// From the local one, but from any for mappings with `MADV_HUGEPAGE`.
+    /// From the local node; from any node for mappings with `MADV_HUGEPAGE`.
     LocalUnlessAdvised,
-    /// From the local one for mappings with `MADV_HUGEPAGE`, which stands for a `MADV_HUGEPAGE_FORCE_LOCAL`; for others as
+    /// From the local node for mappings with `MADV_HUGEPAGE`, which stands for a `MADV_HUGEPAGE_FORCE_LOCAL`; for others as
     /// `LocalUnlessReclaims`.
     LocalIfAdvised,
 }
 
-/// How mappings without an address are placed.
+/// Alignment of mappings without an address (`thp_get_unmapped_area`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MmapAlign {
-    /// At base pages.
+    /// 4 KiB.
     Base,
-    /// At huge pages from 2 MiB on.
+    /// 2 MiB for mappings of at least 2 MiB.
     LargeAtHuge,
-    /// At huge pages where the length is a multiple of 2 MiB.
+    /// 2 MiB if the length is a multiple of 2 MiB.
     MultiplesAtHuge,
 }

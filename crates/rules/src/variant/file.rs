@@ -6,9 +6,9 @@ use super::{Diff, Named, Patch, Takes, Variant, major_minor};
 
 const KEYS: &[&str] = &["about", "parent", "since", "from_memory", "not_modelled", "rules", "patch"];
 const PATCH_KEYS: &[&str] = &["about", "rules"];
-/// Missing rules that a message names.
+/// Most missing rules that an error message names.
 const NAMED_MISSING: usize = 4;
-/// Rules that variant files could have before, and those that they are now.
+/// Former rules of variant files, each with the rules that replaced it.
 pub const FORMER: &[(&str, &[&str])] = &[
     (
         "compact_search",
@@ -28,27 +28,27 @@ pub const FORMER: &[(&str, &[&str])] = &[
     ("sched_imbalance", &["sched_compares_loads"]),
 ];
 
-/// A table of a file that is open.
+/// A table of an open TOML file.
 pub trait Table: Sized {
     /// An error about a key.
     type Error;
 
-    /// Refuses keys that are not in `valid`; the message calls a key `noun`.
+    /// Refuses keys that are not in `valid`; the error calls a key `noun`.
     fn only(self, noun: &str, valid: &[&str]) -> Result<Self, Self::Error>;
-    /// The keys, in the order of the file or sorted.
+    /// The keys of the table, in the order of the file or sorted.
     fn keys(&self) -> Vec<String>;
-    /// The text of a key that may be there.
+    /// The text of an optional key.
     fn text(&self, key: &str) -> Result<Option<String>, Self::Error>;
-    /// A text or several of a key that may be there.
+    /// The text, or list of texts, of an optional key.
     fn texts(&self, key: &str) -> Result<Option<Vec<String>>, Self::Error>;
-    /// The value of a key that is there, as text; its type is that of what a rule takes, and words are any string. What is of
-    /// another type is told the words.
+    /// The value of a required key, as text. The TOML type must be that of `takes`; for words any string will do. A value of
+    /// another type is refused with the list of words.
     fn value(&self, key: &str, takes: Takes) -> Result<String, Self::Error>;
-    /// The table of a key that may be there.
+    /// The sub-table of an optional key.
     fn table(&self, key: &str) -> Result<Option<Self>, Self::Error>;
-    /// An error about a key, which may be missing.
+    /// An error about a key, which need not be in the file.
     fn error(&self, key: &str, message: String) -> Self::Error;
-    /// A message about a name that is none of the valid ones.
+    /// A message about a name that is not in `valid`.
     fn unknown(noun: &str, name: &str, valid: &[&str]) -> String;
 }
 
@@ -57,15 +57,15 @@ pub trait Table: Sized {
 pub struct File {
     /// One line on the variant.
     pub about: String,
-    /// The name of the variant that it differs from, perhaps with patches.
+    /// The name of the parent variant, perhaps with patches.
     pub parent: Option<String>,
-    /// The release that it says it is of.
+    /// The release whose rules the file has, if it names one.
     pub since: Option<(u32, u32)>,
-    /// Rules that nobody read in the source of that release, where the file says which.
+    /// Rules that were not read in the source of that release, if the file lists them.
     pub from_memory: Option<Vec<&'static str>>,
-    /// Mechanisms that its release brought and no rule has.
+    /// Mechanisms of that release that no rule models.
     pub not_modelled: Vec<String>,
-    /// Rules that it gives.
+    /// The rules that the file sets.
     pub diff: Diff,
     /// Patches, by number.
     pub patches: Vec<Patch>,
@@ -86,7 +86,7 @@ impl File {
     }
 }
 
-/// The variant of a file; `above` finds the one of its parent's name.
+/// The variant of a file; `above` finds the variant named as its parent.
 pub fn read<T: Table>(
     root: T,
     name: &str,
@@ -177,7 +177,7 @@ fn no_parent(missing: &[&str]) -> String {
     format!("missing; a variant without a parent gives every rule, and this one lacks {named}{more}")
 }
 
-/// Rules that the table `[rules]` of a file or of a patch gives.
+/// The rules that the table `[rules]` of a file or of a patch sets.
 fn diff<T: Table>(root: &T) -> Result<Diff, T::Error> {
     let mut diff = Diff::default();
     let Some(table) = root.table("rules")? else { return Ok(diff) };

@@ -7,33 +7,33 @@ use units::Frames;
 
 use super::{Changes, Patch, Variant, all, major_minor};
 
-/// A variant as its file has it.
+/// A built-in or user's variant: what its file says, and its whole set of rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The name of its file, such as `v6.1`.
+    /// The name of the variant's file, such as `v6.1`.
     pub name: String,
-    /// One line on what it is.
+    /// One line on what the variant is.
     pub about: String,
-    /// The name of the variant that it differs from; none for the root.
+    /// The name of the parent variant; none for the root.
     pub parent: Option<String>,
-    /// The first release (major, minor) with these rules; if its file does not say, its parent's.
+    /// The first release (major, minor) with these rules; the parent's if the file names none.
     pub since: (u32, u32),
-    /// Does its file say since which release? Then it is what kernels of that release and later have.
+    /// Whether the file names a release: then kernels of that release and later have these rules.
     pub is_release: bool,
-    /// Mechanisms of its release and of those before it that no rule has, each with the release that brought it.
+    /// Mechanisms of this and earlier releases that no rule models, each with the release that brought it.
     pub not_modelled: Vec<((u32, u32), String)>,
-    /// A release that it or its parent is named after, and the variant whose rules it has, where no rule is of that release.
+    /// The release that the variant is named after and the variant whose rules it has, if no file is of that release.
     pub stands_in: Option<(String, String)>,
-    /// What can be added to it, by number.
+    /// Patches that can be added to the variant, by number.
     pub patches: Vec<Patch>,
     /// What differs from the parent: the rule and its value as the file says it, without quotes. Empty for the root.
     pub diff: Vec<(&'static str, String)>,
-    /// All of its rules.
+    /// Value of every rule.
     pub rules: Variant,
 }
 
 impl Named {
-    /// What differs from its parent, in words: `v6.6 with pcp_high = tuned`.
+    /// The difference from the parent in words: `v6.6 with pcp_high = tuned`.
     pub fn difference(&self) -> String {
         let Some(parent) = &self.parent else { return "every rule".to_owned() };
         if self.diff.is_empty() {
@@ -43,7 +43,7 @@ impl Named {
         format!("{parent} with {}", diff.join(", "))
     }
 
-    /// The rules of a release without a file, which are those of this one: its child, with the same patches.
+    /// The variant of a later release without a file: a child of this one with equal rules and patches.
     fn of_later(&self, (major, minor): (u32, u32)) -> Self {
         let name = format!("v{major}.{minor}");
         Self {
@@ -63,12 +63,12 @@ fn of_parent(parent: &str) -> String {
     format!("the rules of {parent}")
 }
 
-/// No rules for this kernel.
+/// Why a kernel release has no rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnknownRelease {
     /// The text does not start with two numbers.
     Form(String),
-    /// Older than the oldest variant.
+    /// The release (major, minor) is older than the oldest variant.
     TooOld(u32, u32),
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for UnknownRelease {
 
 impl std::error::Error for UnknownRelease {}
 
-/// Rules that only a boot can change are to change in a kernel that runs.
+/// An error: rules that only a boot can change would change in a running kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeedsBoot {
     /// The rules, in the order of the table.
@@ -102,7 +102,7 @@ impl fmt::Display for NeedsBoot {
 impl std::error::Error for NeedsBoot {}
 
 impl Variant {
-    /// Whether a kernel that runs by these rules could go on by those of `next`.
+    /// Checks that a running kernel could change from these rules to those in `next`.
     pub fn check_change(&self, next: &Self) -> Result<(), NeedsBoot> {
         let is_of_boot =
             |name: &&str| Self::RULES.iter().any(|rule| rule.name == *name && rule.changes == Changes::AtBoot);
@@ -122,8 +122,8 @@ impl Variant {
         newest.ok_or(UnknownRelease::TooOld(major, minor))
     }
 
-    /// The variant of a release by its name, such as `v5.15`, `5.15` or `v5.15.3`: the built-in one, or else the rules of the
-    /// newest that is not newer. None for what is no name of a release: a development kernel has patches that no number tells.
+    /// The variant of a release by its name, such as `v5.15`, `5.15` or `v5.15.3`: the built-in variant, or else the newest
+    /// rules that are not newer. None if the name is not a release: development kernels have patches that no number tells.
     pub fn of_release(name: &str) -> Option<Result<Named, UnknownRelease>> {
         let release = release_of(name)?;
         Some(
@@ -138,7 +138,7 @@ impl Variant {
         pairs.filter(|(ours, theirs)| ours != theirs).map(|(ours, _)| ours).collect()
     }
 
-    /// Where a CPU's batch stops growing, in frames.
+    /// Frames at which a CPU's batch stops growing.
     pub fn pcp_batch_limit_frames(&self) -> Frames {
         self.pcp_batch_limit.frames()
     }

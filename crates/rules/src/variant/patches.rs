@@ -8,20 +8,20 @@ use super::{Diff, Named};
 /// One patch of a variant file: `[patch.1]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// Its number in the file, and behind the `+` of a name.
+    /// The patch's number in the file, and behind the `+` of a name.
     pub number: u32,
-    /// One line on what it does.
+    /// One line on what the patch does.
     pub about: String,
-    /// The rules that it changes.
+    /// The rules that the patch changes.
     pub diff: Diff,
 }
 
-/// What is wrong with the patches that are asked for.
+/// An error in a list of patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchProblem {
-    /// One of them twice.
+    /// A patch is listed twice.
     Twice(u32),
-    /// One that the variant does not have; those that it has.
+    /// The variant does not have the first number; the list holds those it has.
     Unknown(u32, Vec<u32>),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for PatchProblem {
 
 impl std::error::Error for PatchProblem {}
 
-/// What stands behind the `+` of a name is no list of numbers.
+/// An error: the text behind the `+` of a name is not a list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatchesForm {
     name: String,
@@ -54,10 +54,11 @@ impl fmt::Display for PatchesForm {
 
 impl std::error::Error for PatchesForm {}
 
-/// The most patches that a range such as `1-5` may stand for, so that a slip of the finger does not fill memory.
+/// Most patches that a range such as `1-5` may stand for: a mistyped range must not fill memory.
 const RANGE_MAX: u32 = 1000;
 
-/// The variant and the patches of a name or path such as `v4.1-rc2+1,3` or `v4.1-rc2+1-5`; without a `+` there are none.
+/// Splits a name or path such as `v4.1-rc2+1,3` or `v4.1-rc2+1-5` into variant and patch numbers; without a `+` there are
+/// none.
 pub fn split_patches(name: &str) -> Result<(&str, Vec<u32>), PatchesForm> {
     let Some((base, list)) = split_at_plus(name) else { return Ok((name, Vec::new())) };
     let mut patches = Vec::new();
@@ -68,7 +69,7 @@ pub fn split_patches(name: &str) -> Result<(&str, Vec<u32>), PatchesForm> {
     Ok((base, patches))
 }
 
-/// The patches of `3`, or of `1-5`: from a lower number to a higher one.
+/// The numbers of `3` or of `1-5`; a range goes upward.
 fn range(text: &str) -> Option<RangeInclusive<u32>> {
     // Digits alone: `parse` also takes a sign.
     let number = |text: &str| text.parse::<u32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -77,7 +78,7 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
     (first < last && last - first < RANGE_MAX).then_some(first..=last)
 }
 
-/// At the first `+` behind the last folder; a file may have one in its name.
+/// Splits at the first `+` of the file name; folders may have one in theirs.
 fn split_at_plus(name: &str) -> Option<(&str, &str)> {
     let file = name.rfind('/').map_or(0, |slash| slash + 1);
     let plus = file + name[file..].find('+')?;
@@ -87,8 +88,8 @@ fn split_at_plus(name: &str) -> Option<(&str, &str)> {
 }
 
 impl Named {
-    /// The variant with some of its patches, in the order of their numbers. Its name lists each of them, however they were
-    /// asked for, so that one kernel has one name in results.
+    /// The variant with some of its patches, in the order of their numbers. The new name lists each patch by itself,
+    /// whatever was typed, so that one kernel has one name in results.
     pub fn with_patches(&self, wanted: &[u32]) -> Result<Self, PatchProblem> {
         if wanted.is_empty() {
             return Ok(self.clone());
@@ -122,7 +123,7 @@ impl Named {
     }
 }
 
-/// `1 to 5`, or `1, 3, 4`.
+/// Writes patch numbers as `1 to 5` or `1, 3, 4`.
 fn in_words(numbers: &[u32]) -> String {
     match numbers {
         [first, .., last] if numbers.windows(2).all(|pair| pair[1] == pair[0] + 1) && numbers.len() > 2 => {

@@ -1,20 +1,20 @@
 //! Linux: none; how the table of rules (`variant.rs`) becomes types.
-//! Differs: one line of it is a field of [`super::Variant`] and of [`super::Diff`], and what both say of it.
+//! Differs: one line of the table is a field of [`super::Variant`] and of [`super::Diff`], and its documentation.
 
 use units::Bytes;
 
 /// A rule: a key of `[rules]` in a variant file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its key, which is also the name of its field in [`Variant`].
+    /// The rule's key, which is also the name of its field in [`Variant`].
     pub name: &'static str,
-    /// The heading of its section: the mechanism that it belongs to.
+    /// The heading of the rule's section: its mechanism.
     pub section: &'static str,
-    /// Effect if it is true, or the thing that it chooses, with the kernel's name for it.
+    /// Effect of the rule if true, or the thing that it chooses, with the kernel's name for it.
     pub about: &'static str,
-    /// Which values it takes.
+    /// The values that the rule takes.
     pub takes: Takes,
-    /// When it can change.
+    /// When the rule can change.
     pub changes: Changes,
 }
 
@@ -23,25 +23,26 @@ pub struct Rule {
 pub enum Changes {
     /// At any instant: each decision reads it.
     AnyInstant,
-    /// At boot alone: zones, lists, queues, threads or settings are built by it, or pages of the old rule would be stranded.
+    /// At boot alone: zones, lists, queues, threads or settings are built by the rule, or pages of the former rule would be
+    /// stranded.
     AtBoot,
 }
 
-/// Which values a rule takes, and how they are written.
+/// The values that a rule takes, and how a variant file writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
     /// `true` or `false`.
     Switch,
-    /// A whole number, from the least to the most.
+    /// A whole number, from the smallest to the largest.
     Number(u64, u64),
-    /// A size such as `512KiB`, from the least to the most.
+    /// A size such as `512KiB`, from the smallest to the largest.
     Size(Bytes, Bytes),
     /// One of these words.
     Words(&'static [&'static str]),
 }
 
 impl Takes {
-    /// The values, to be followed by what was found: `true or false`.
+    /// The legal values in words, for an error message: `true or false`.
     pub fn expected(self) -> String {
         match self {
             Self::Switch => "true or false".to_owned(),
@@ -53,7 +54,7 @@ impl Takes {
         }
     }
 
-    /// Is this text such a value, without quotes?
+    /// Whether `text` is a legal value, without quotes.
     pub fn accepts(self, text: &str) -> bool {
         match self {
             Self::Switch => text.parse::<bool>().is_ok(),
@@ -64,9 +65,9 @@ impl Takes {
     }
 }
 
-/// A type that a rule's value has.
+/// The type of a rule's value.
 pub(super) trait Value: Copy + PartialEq {
-    /// The value as a variant file says it, without quotes.
+    /// The value from its text in a variant file, without quotes.
     fn read(text: &str) -> Option<Self>;
     fn write(self) -> String;
 }
@@ -91,7 +92,7 @@ macro_rules! rules {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         pub struct Variant { $($(#[doc = $about] $(#[doc = $more])* pub $rule: $type,)*)* }
 
-        /// What a variant file says: some of the rules.
+        /// The rules that a variant file sets.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Diff { $($($rule: Option<$type>,)*)* }
 
@@ -113,8 +114,8 @@ macro_rules! rules {
         }
 
         impl Diff {
-            /// Sets a rule to a value as a variant file says it, without quotes; false when there is no such rule, or when it
-            /// does not take this value.
+            /// Sets a rule to a value as a variant file says it, without quotes; false if there is no such rule, or if the
+            /// rule does not take this value.
             #[must_use]
             pub fn set(&mut self, rule: &str, value: &str) -> bool {
                 match rule {
@@ -127,18 +128,18 @@ macro_rules! rules {
                 }
             }
 
-            /// The rules that are given, with their values as a variant file says them.
+            /// The rules that are set, with their values as a variant file says them.
             pub fn values(&self) -> Vec<(&'static str, String)> {
                 [$($((stringify!($rule), self.$rule.map(Value::write)),)*)*]
                     .into_iter().filter_map(|(rule, value)| Some((rule, value?))).collect()
             }
 
-            /// The rules of `parent` with this difference.
+            /// The rules of `parent`, overridden by this difference.
             pub fn over(&self, parent: &Variant) -> Variant {
                 Variant { $($($rule: self.$rule.unwrap_or(parent.$rule),)*)* }
             }
 
-            /// The rules themselves, when all are given; else those that are missing.
+            /// The variant, if every rule is set; else the names of the missing rules.
             pub fn whole(&self) -> Result<Variant, Vec<&'static str>> {
                 let missing: Vec<_> = [$($((stringify!($rule), self.$rule.is_none()),)*)*]
                     .into_iter().filter_map(|(rule, missing)| missing.then_some(rule)).collect();
