@@ -124,6 +124,13 @@ pub struct Held {
     pub order: Order,
 }
 
+impl Held {
+    /// The block of the same order with which this one makes a larger one.
+    pub fn buddy_block(self) -> Self {
+        Self { pfn: self.pfn.buddy(self.order), ..self }
+    }
+}
+
 /// Frames that a control holds between two of its steps, so that a check finds the owner of every frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {

@@ -137,7 +137,7 @@ impl Mm {
             }
             Mistake::DiscardsBuddy => {
                 let buddies: Vec<_> =
-                    pass.taken.iter().map(|held| Held { pfn: held.pfn.buddy(held.order), ..*held }).collect();
+                    pass.taken.iter().map(|held| held.buddy_block()).collect();
                 self.discard_all(cx, buddies.into_iter());
             }
             _ => {}
