@@ -36,7 +36,7 @@ impl Memory {
     /// Allocates a block of frames, which is `Frame::Kernel` until the caller says what it is; `__alloc_pages`.
     ///
     /// # Errors
-    /// No zone has one above its Min mark: for good, or until the slow path has got one.
+    /// No zone has a free block above its Min mark: for good, or until the slow path has got one.
     #[inline]
     pub fn alloc(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Result<Pfn, NoMemory> {
         self.alloc_beside(cx, request, 0)
@@ -62,7 +62,8 @@ impl Memory {
         Ok(pfn)
     }
 
-    /// The common case: one frame, the first zone is the node's and well, and the CPU's list is not empty.
+    /// The common case: one frame, the first zone of the list is the node's own and above its mark, and the CPU's list is not
+    /// empty.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the request, and then half of this is constant")]
     fn alloc_listed(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, full: u64) -> Option<Pfn> {
@@ -90,7 +91,7 @@ impl Memory {
         Some(pfn)
     }
 
-    /// Allocates in a step that has asked for memory before, or was given what it asked for.
+    /// Allocates in a step that has asked for memory before, or was given a block by the slow path.
     #[cold]
     fn alloc_supplied(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, full: u64) -> Result<Pfn, NoMemory> {
         if cx.has_asked() {
@@ -111,7 +112,7 @@ impl Memory {
         let found = self.take_fast(cx, request, full).or_else(|| {
             primitive::enter_slow_path(cx);
             if self.variant.node_only_gives_up && request.this_node_only && !request.reclaims {
-                // Speculative, as huge pages are where faults may not reclaim: no thread is woken for it either.
+                // Speculative, as requests for huge pages are where faults may not reclaim: no thread is woken for them.
                 return None;
             }
             if request.wakes_kswapd {
@@ -207,7 +208,7 @@ impl Memory {
             .or_else(|| try_with(first))
     }
 
-    /// The slow path within one step: the zonelist once more, down to the Min mark.
+    /// The slow path within one step: tries the zonelist once more, down to the Min mark.
     fn take_slow(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<(Pfn, ZoneIndex)> {
         let Self { frames, zones, nodes, variant, .. } = self;
         let list = listed(nodes, zones, request);
@@ -275,8 +276,8 @@ impl Memory {
         self.free_anywhere(cx, pfn, order, ListEnd::Tail);
     }
 
-    /// The common case of a free: one frame, of a type that requests ask for, and with it the CPU's list is not too long. False,
-    /// and nothing happens, in any other case.
+    /// The common case of a free: one frame, of a type that requests ask for, and the CPU's list stays below `high`. In any
+    /// other case it returns false and changes nothing.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would take a tenth of it")]
     fn free_to_list(&mut self, cx: &mut Cx<'_>, pfn: Pfn) -> bool {
@@ -312,7 +313,7 @@ impl Memory {
     }
 }
 
-/// The zones that may serve a request, of a node's list (`for_each_zone_zonelist_nodemask`).
+/// The zones of a node's zonelist that may serve a request (`for_each_zone_zonelist_nodemask`).
 #[inline]
 pub fn listed<'a>(
     nodes: &'a PerNode<Node>,
@@ -332,22 +333,23 @@ pub fn listed<'a>(
 struct Pass {
     /// The mark that the pass leaves in a zone.
     mark: Mark,
-    /// Take no less than a pageblock from another type, and stay on the node of the first zone (`ALLOC_NOFRAGMENT`).
+    /// Take at least a whole pageblock from another type, and stay on the node of the first zone (`ALLOC_NOFRAGMENT`).
     whole_blocks_only: bool,
     /// Take only from zones whose turn it is, and stay on the node of the first zone (`ALLOC_FAIR`).
     in_turn: bool,
-    /// Take no small block from another type, and stay on the node of the first zone (`ALLOC_FRAGMENT_STALL`).
+    /// Take no block smaller than [`crate::rules::gfp::STALL_ORDER`] from another type, and stay on the node of the first zone
+    /// (`ALLOC_FRAGMENT_STALL`).
     stalls: bool,
-    /// Nodes that are passed over, by a bit of their number (`spread_dirty_pages`).
+    /// Nodes that are passed over, one bit per node number (`spread_dirty_pages`).
     avoids: u64,
 }
 
 impl Pass {
-    /// The slow path's.
+    /// The pass of the slow path.
     const MIN: Self = Self { mark: Mark::Min, whole_blocks_only: false, in_turn: false, stalls: false, avoids: 0 };
 }
 
-/// A block from the first zone that stays above the mark, and has one; `get_page_from_freelist`.
+/// Takes a block from the first zone that stays above the mark and has a block; `get_page_from_freelist`.
 #[inline]
 fn take_in_turn(
     frames: &mut FrameTable,

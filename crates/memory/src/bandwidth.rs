@@ -1,10 +1,11 @@
-//! Linux: none; this is what memory does by itself.
-//! Differs: clearing, copying and filling frames, page by page, and sweeps of user code, as flows (`bandwidth/flows.rs`); not
-//! what else user code and page walks read and write. The huge zero page, and the copy of a huge page (`huge_cow.rs`), take all
-//! that they need in one go. Where no memory has a limit a huge page is cleared in one step, which no tick interrupts.
+//! Linux: none; the speed of memory itself.
+//! Differs: limits clearing, copying and filling of frames, page by page, and sweeps of user code, as flows
+//! (`bandwidth/flows.rs`). Other reads and writes of user code and page walks are not limited. The huge zero page, and the copy
+//! of a huge page (`huge_cow.rs`), take all their bytes at once. If no memory has a limit, a huge page is cleared in one step,
+//! which no tick interrupts.
 //!
-//! Clearing, copying and filling are priced as if one CPU had a node's memory for itself. A node with a limit serves so
-//! many bytes per second: when it falls behind, the CPUs wait for it.
+//! Clearing, copying and filling are priced as if one CPU had a node's memory for itself. A node with a limit serves a fixed
+//! number of bytes per second: when it falls behind, the CPUs wait for it.
 
 pub mod flows;
 
@@ -18,8 +19,8 @@ use crate::{
     primitive,
 };
 
-/// Capacity that a node has not used stays available for this long. CPUs do not act in perfect order: one may be behind
-/// another by a quantum, 2 us by default, and a step, and has a right to what the other left.
+/// Unused capacity of a node stays available for this long. CPUs are not simulated in perfect order: one may be behind another
+/// by a quantum (2 us by default) and a step, and may still use the capacity that the other left.
 const SLACK: Picos = Picos::from_micros(4);
 
 /// The memory bandwidth of all nodes.
@@ -31,19 +32,19 @@ pub struct Bandwidth {
     pub flows: Flows,
 }
 
-/// One node's memory.
+/// The memory of one node, as a server of reads and writes.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
     /// Time to read or write one frame while no other CPU does; 0 without a limit.
     per_frame: Picos,
-    /// That time beside user code that sweeps through the node's memory; 0 where none does.
+    /// Time to read or write one frame while user code sweeps through the node's memory; 0 without such sweeps.
     beside_flows: Picos,
-    /// When it has done all that was asked of it so far.
+    /// When all reads and writes asked for so far are done.
     free_at: Time,
 }
 
 impl Server {
-    /// Reads or writes frames from `start` on; says when it has done so.
+    /// Reads or writes frames from `start` on; returns when this is done.
     fn serve(&mut self, start: Time, frames: u32) -> Time {
         let from = self.free_at.max(Time(start.0.saturating_sub(SLACK.0)));
         self.free_at = from + Picos(self.per_frame.max(self.beside_flows).0 * u64::from(frames));
@@ -95,7 +96,7 @@ impl Memory {
         self.move_bytes(cx, Work::CopyFrame, &[from, to], order);
     }
 
-    /// The host clears frames for a guest, of which `frame` is one.
+    /// Clears frames for a guest, as its host; `frame` is one of them.
     pub(crate) fn clear_for_guest(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
         let start = cx.now();
         cx.because(Cause::Host, |cx| cx.work(Work::ClearFrame, frames));
@@ -106,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// User code writes all of `frames` pages of one mapping, of which `frame` is one. It waits for memory in user mode.
+    /// Writes all of `frames` pages of one mapping in user code; `frame` is one of them. Waits for memory are in user mode.
     #[inline]
     pub fn fill(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
         let start = cx.now();
@@ -148,7 +149,7 @@ impl Memory {
         due
     }
 
-    /// Does the work on runs of frames, and waits for the slowest of their nodes.
+    /// Charges the work on these runs of frames, and waits for the slowest of their nodes.
     fn move_bytes(&mut self, cx: &mut Cx<'_>, work: Work, runs: &[Pfn], order: Order) {
         let start = cx.now();
         cx.work(work, u64::from(order.frames()));

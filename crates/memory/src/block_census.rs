@@ -13,7 +13,7 @@ enum Use {
     Movable,
     Unmovable,
     PageTable,
-    /// Not the page allocator's.
+    /// Outside the page allocator: a hole, or reserved at boot.
     Nobody,
 }
 
@@ -37,7 +37,7 @@ impl Memory {
         }
     }
 
-    /// How much of memory cannot be moved, and over how many pageblocks that is scattered. It looks at every block of frames.
+    /// Counts unmovable memory and the pageblocks that it is scattered over. It looks at every block of frames.
     pub fn block_census(&self) -> BlockCensus {
         let pageblock = self.frames.blocks.order();
         let mut census = BlockCensus::default();
@@ -100,7 +100,7 @@ impl Pageblock {
 fn used(frame: Frame) -> Use {
     match frame {
         Frame::Free { .. } | Frame::Pcp { .. } => Use::Free,
-        // What is isolated is on its way to where it can be moved to, or to the free lists.
+        // An isolated block is about to move, or to return to the free lists.
         Frame::Anon { .. }
         | Frame::File { .. }
         | Frame::Isolated { .. }

@@ -16,7 +16,7 @@ use crate::{
     spin::SpinLock,
 };
 
-/// Orders there can be, from one frame to 2^10 (`MAX_ORDER` of these kernels).
+/// Number of orders, from one frame to 2^10 (`MAX_ORDER` of these kernels).
 pub const ORDERS: usize = 11;
 
 /// The free blocks of one order, a list for each type.
@@ -32,7 +32,7 @@ impl FreeArea {
         &self.lists[list as usize]
     }
 
-    /// Blocks on all of its lists (`nr_free`, a column of /proc/buddyinfo).
+    /// Blocks on the lists of all types (`nr_free`, a column of /proc/buddyinfo).
     pub fn nr_free(&self) -> u64 {
         self.lists.iter().map(|list| u64::from(list.len())).sum()
     }
@@ -77,7 +77,7 @@ impl Buddy {
         }
     }
 
-    /// Frames on all the lists (`NR_FREE_PAGES`).
+    /// Frames on all free lists of the zone (`NR_FREE_PAGES`).
     #[inline]
     pub fn free_frames(&self) -> u64 {
         self.free
@@ -89,13 +89,13 @@ impl Buddy {
         self.max_order
     }
 
-    /// The blocks of one order.
+    /// The free lists of one order.
     #[inline]
     pub fn area(&self, order: Order) -> &FreeArea {
         &self.areas[usize::from(order.0)]
     }
 
-    /// Takes the zone's lock (`zone->lock`), which all below is done under.
+    /// Takes the zone's lock (`zone->lock`), which protects the free lists.
     #[inline]
     pub fn lock(&mut self, cx: &mut Cx<'_>) {
         self.lock.acquire(cx, Cause::ZoneLock);
@@ -107,8 +107,8 @@ impl Buddy {
         self.lock.release(cx, Cause::ZoneLock);
     }
 
-    /// Takes a block of `order` from a list, or splits the smallest larger block of that type; `__rmqueue_smallest`.
-    /// Until the caller says what it is, the block is the interior of nothing.
+    /// Takes a block of `order` from a list, or splits the smallest larger block of that type; `__rmqueue_smallest`. The
+    /// block is the interior of nothing until the caller sets its use.
     #[inline]
     pub(crate) fn take_smallest(
         &mut self,
@@ -122,11 +122,11 @@ impl Buddy {
         Some(pfn)
     }
 
-    /// Takes up to `most` blocks, as far as one larger block goes: the first of a run of blocks, and how many there are.
+    /// Takes up to `most` blocks of `order`, all out of one larger block; returns the first of them and their number.
     ///
-    /// The smallest block that is large enough serves one request after the other, as all lists below its order are
-    /// empty: each gets the block behind the last one, and what is left in the end are blocks of falling order. The halves
-    /// that would come and go between do not show.
+    /// As all lists below its order are empty, the smallest block that is large enough serves one request after the other.
+    /// Each request gets the frames behind those of the last; blocks of falling order are left. Halves that would be
+    /// listed and taken in between are not shown.
     #[inline]
     pub(crate) fn take_run(
         &mut self,
@@ -146,7 +146,7 @@ impl Buddy {
             self.add(frames, Block { pfn: rest, order: piece }, list, ListEnd::Head);
             rest = rest.plus(piece.frames());
         }
-        // The first request splits all the way down, the n-th what its number is a multiple of.
+        // The first request splits down to `order`; request number n splits as often as 2 divides n.
         let later = run - 1;
         cx.work(Work::ListMove, u64::from(run + splits + (later - later.count_ones())));
         Some((pfn, run))
@@ -181,7 +181,7 @@ impl Buddy {
     /// Splits a block that was taken off its list down to `order`; `expand`.
     #[inline]
     fn split(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, block: Block, order: Order, rest: MigrateType) {
-        // Upper halves first, each to the head: the lowest part is what the caller gets.
+        // Upper halves first, each to the head of its list: the caller gets the lowest part.
         for half in (order.0..block.order.0).rev().map(Order) {
             let upper = Block { pfn: block.pfn.plus(half.frames()), order: half };
             self.add(frames, upper, rest, ListEnd::Head);
@@ -189,8 +189,8 @@ impl Buddy {
         cx.work(Work::ListMove, 1 + u64::from(block.order.0 - order.0));
     }
 
-    /// Gives a block back, merging it with its free buddies; `__free_one_page`. `end`: where it goes regardless of how
-    /// likely it is to merge once more.
+    /// Gives a block back, merging it with its free buddies; `__free_one_page`. `end` overrides the choice between head
+    /// and tail by how likely the block is to merge once more.
     #[inline]
     pub fn give(
         &mut self,
@@ -221,7 +221,7 @@ impl Buddy {
         }
     }
 
-    /// Where a block goes that nobody says more about.
+    /// The default end of the free list.
     #[inline]
     fn free_end(&mut self, frames: &FrameTable, block: Block) -> ListEnd {
         match &mut self.shuffle {
@@ -230,8 +230,8 @@ impl Buddy {
         }
     }
 
-    /// Does a block that is given back become, with its free buddies, what the task waits for? Then the task has it, and
-    /// nobody else sees it (`compaction_capture`).
+    /// Whether a block that is given back, merged with its free buddies, is the one that the compacting task waits for.
+    /// Then the task has it before others see it (`compaction_capture`).
     #[cold]
     fn captures(
         &mut self,
@@ -242,7 +242,7 @@ impl Buddy {
         rules: &Variant,
     ) -> bool {
         let wanted = self.capture.expect("somebody waits").order;
-        // Smaller orders would scatter other things over a Movable pageblock.
+        // A request of smaller order would scatter unmovable frames over a Movable pageblock.
         let is_polluting = wanted < frames.blocks.order() && list == MigrateType::Movable;
         if block.order > wanted
             || wanted >= self.max_order
@@ -252,7 +252,7 @@ impl Buddy {
             return false;
         }
         let mut merged = block;
-        // Bound: each turn doubles it.
+        // Bound: each turn doubles the block.
         while merged.order < wanted {
             if !may_merge(frames, merged, list, rules.merging) {
                 return false;
@@ -310,7 +310,7 @@ impl Buddy {
         self.area(order).list(list).iter(frames).collect()
     }
 
-    /// Gives a list another order: `blocks` are all that are on it.
+    /// Puts the blocks of a list in another order: `blocks` are all blocks of the list.
     pub(crate) fn reorder(&mut self, frames: &mut FrameTable, order: Order, list: MigrateType, blocks: &[Pfn]) {
         let of = &mut self.areas[usize::from(order.0)].lists[list as usize];
         assert!(of.len() as usize == blocks.len(), "these are not the blocks of the list");
@@ -320,8 +320,8 @@ impl Buddy {
         }
     }
 
-    /// To the tail when the block is likely to merge soon: the buddy of what it would merge to is free already.
-    /// `buddy_merge_likely`.
+    /// The tail if the block is likely to merge soon: the buddy of the block that it would merge into is free already
+    /// (`buddy_merge_likely`).
     fn likely_end(&self, frames: &FrameTable, block: Block) -> ListEnd {
         if block.order.0 + 1 >= self.max_order.0 {
             return ListEnd::Head;
@@ -350,7 +350,7 @@ impl Buddy {
     }
 }
 
-/// A block that a task waits for, and has as soon as it comes about by what the task itself gives back.
+/// A block that a compacting task wants: the task has it as soon as its own frees complete it (`capture_control`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capture {
     pub(crate) order: Order,
@@ -366,7 +366,7 @@ pub struct Block {
     pub order: Order,
 }
 
-/// Is its buddy free, and may the two become one?
+/// Whether the buddy of a block is free, and may merge with the block.
 #[inline]
 fn may_merge(frames: &FrameTable, block: Block, list: MigrateType, rules: Merging) -> bool {
     let buddy = block.pfn.buddy(block.order);
@@ -389,7 +389,7 @@ pub fn types_merge(one: MigrateType, other: MigrateType, rules: Merging) -> bool
         }
 }
 
-/// Does a free block of `order` start at `pfn`, in the zone of the frame `near`? `page_is_buddy`.
+/// Whether a free block of `order` starts at `pfn`, in the zone of the frame `near`; `page_is_buddy`.
 #[inline]
 fn is_free_near(frames: &FrameTable, pfn: Pfn, order: Order, near: Pfn) -> bool {
     frames.is_free(pfn, order) && (order < frames.blocks.order() || frames.blocks.zone(pfn) == frames.blocks.zone(near))

@@ -2,8 +2,8 @@
 //! Differs: prices are integers from the machine file, one per primitive operation.
 //!
 //! A clock moves only through [`Meter::work`] and [`Meter::wait`], each under a [`Cause`], so the parts of a latency sum to it
-//! by construction. Algorithms never name a price: the primitives they are made of charge themselves. What a step asks of
-//! memory and of other CPUs is none of this file's business: see `cx.rs`.
+//! by construction. Algorithms never name a price: the primitives they are made of charge themselves. Requests of a step to
+//! memory and to other CPUs are in `cx.rs`.
 
 pub mod latency;
 mod spent;
@@ -32,7 +32,7 @@ macro_rules! works {
                 match self { $(Work::$work => $name,)* }
             }
 
-            /// The cause that the operation is charged to where no scope says otherwise.
+            /// The cause that the operation is charged to outside a scope ([`Cx::because`](super::cx::Cx::because)).
             pub const fn cause(self) -> Cause {
                 match self { $(Work::$work => Cause::$cause,)* }
             }
@@ -43,24 +43,24 @@ macro_rules! works {
 works! {
     /// A store or load of user code that hits mapped memory, per page touched.
     UserTouch = "user_touch", User;
-    /// Writing all of a page that is mapped, by user code.
+    /// Writing every byte of a mapped page, by user code.
     UserFill = "user_fill", User;
-    /// Entering the kernel for a page fault and leaving it again, with what every fault does: finding the VMA, walking the
-    /// tables, locking the last of them.
+    /// Entering the kernel for a page fault and leaving it again, with the part that all faults share: finding the VMA, walking
+    /// the tables, locking the page table.
     Trap = "trap", Trap;
     /// Switching from one task to another, on one CPU.
     ContextSwitch = "context_switch", RunQueue;
     /// From waking a task whose CPU idles to its first instruction there.
     WakeUp = "wake_up", RunQueue;
-    /// Waking another task: for who wakes it, up to the interrupt that goes to its CPU.
+    /// Waking another task: the time of the waker, up to the interrupt that goes to the task's CPU.
     WakeOther = "wake_other", RunQueue;
     /// Entering the kernel for a system call and leaving it again.
     SystemCall = "system_call", Trap;
     /// Finding or making a VMA.
     VmaUpdate = "vma_update", PageTable;
-    /// Writing one page-table entry that others may read or change meanwhile: an atomic operation.
+    /// Writing one page-table entry that other CPUs may read or change meanwhile: an atomic operation.
     PteWrite = "pte_write", PageTable;
-    /// Taking away one page-table entry on a walk over a range: an exchange, and looking at what is mapped.
+    /// Clearing one page-table entry on a walk over a range: an exchange, and a look at the page that it maps.
     PteClear = "pte_clear", PageTable;
     /// Reading one page-table entry while walking a range.
     PteScan = "pte_scan", PageTable;
@@ -76,7 +76,7 @@ works! {
     Ipi = "ipi", Ipi;
     /// Time that each further CPU to which an interrupt is sent adds for the sender.
     IpiTarget = "ipi_target", Ipi;
-    /// Being interrupted by another CPU, without what it wants to be done.
+    /// Being interrupted by another CPU, without the work that the interrupt asks for.
     IpiReceive = "ipi_receive", Ipi;
     /// Clearing a frame that is not in a cache.
     ClearFrame = "clear_frame", Clear;
@@ -94,7 +94,7 @@ works! {
     TailFree = "tail_free", Allocator;
     /// Reading the record of one frame of a huge folio, where its mappings are counted frame by frame (`total_mapcount`).
     TailRead = "tail_read", ReclaimScan;
-    /// Giving back what a page, or a batch of them, was charged to the cgroup.
+    /// Giving back the cgroup's charge for a page, or for a batch of pages.
     Uncharge = "uncharge", Allocator;
     /// Moving one block between free lists: taking, splitting one order, merging one order.
     ListMove = "list_move", Allocator;
@@ -108,38 +108,38 @@ works! {
     FolioScan = "folio_scan", ReclaimScan;
     /// Finding the entries that map a folio, to change them: one walk for all (`rmap_walk`).
     RmapWalk = "rmap_walk", ReclaimScan;
-    /// Sending a page to a swap device or having it read, and what its interrupt takes.
+    /// Sending a page to a swap device or reading it back, with the interrupt at the end.
     SwapIo = "swap_io", Swap;
-    /// Changing what a file knows of one of its pages: it comes, goes, or is sent to the disk.
+    /// Changing the record that a file has of one of its pages: the page is added, removed, or sent to the disk.
     FilePage = "file_page", File;
     /// Time of write(2) for each page that it reaches, beside finding it: the file system's work before and after.
     FileWrite = "file_write", File;
     /// Time of read(2) for each page that it uses, beside the copy: the file system's way to it, and finding it.
     FileGet = "file_get", File;
-    /// Copying a sector (512 bytes) between a page of a file and a program's buffer, which caches hold.
+    /// Copying a sector (512 bytes) between a page of a file and a program's buffer, both in the CPU's caches.
     FileCopy = "file_copy", File;
-    /// Time to read a page ahead, beside its place in the file: its part of a request, and noting that the disk has read it.
+    /// Time to read a page ahead, beside its place in the file: its part of a request, and marking it up to date.
     FileRead = "file_read", File;
-    /// Changing a name, or what the file system knows of a file.
+    /// Changing a name or an inode.
     FileOperation = "file_operation", File;
-    /// Time of the file system when a file's turn to be written back comes, but for its pages and requests.
+    /// Time of the file system when a file is written back, without its pages and requests.
     FileWriteback = "file_writeback", File;
-    /// A page of a file on its way to a disk and back, but for its request: bits and tags of its file, and its buffers.
+    /// A page of a file on its way to a disk and back, without its request: bits and tags of its file, and its buffers.
     FileWritepage = "file_writepage", File;
-    /// Sending a request to a disk, and what its interrupt takes.
+    /// Sending a request to a disk, with the interrupt at its end.
     DiskIo = "disk_io", Disk;
-    /// Looking at one frame in search of what can be moved, or of where to.
+    /// Looking at one frame in search of a page to move, or of a free frame.
     ScanFrame = "scan_frame", CompactScan;
-    /// Looking at a pageblock in the same search: its type, and whether to skip it.
+    /// Looking at a pageblock in the same search: its type and its skip mark.
     ScanBlock = "scan_block", CompactScan;
-    /// Reading the record of a frame that no cache holds, and whose neighbours were not read.
+    /// Reading the record (`struct page`) of a frame that is not in a cache, and whose neighbours were not read.
     FarFrame = "far_frame", CompactScan;
-    /// Making one frame what another was, but for contents, lists and entries: flags, references, locks.
+    /// Making one frame the copy of another: flags, references and locks, without contents, lists and page-table entries.
     MigrateFolio = "migrate_folio", Migrate;
-    /// An access of a guest to memory that its host does not back: leaving the guest, entering the page into its tables, and
-    /// going on; not the host's own fault.
+    /// An access of a guest to memory that its host does not back: leaving the guest, mapping the page in the host's tables,
+    /// and entering again; without the host's own fault.
     HostExit = "host_exit", Host;
-    /// A report of free blocks to the host: telling it, waking who does it there, and being told that it is done.
+    /// A report of free blocks to the host: the notification, waking the host's thread, and the acknowledgement.
     HostReport = "host_report", Host;
     /// Giving back one of the blocks that a guest has reported, by the host.
     HostDiscard = "host_discard", Host;
@@ -190,23 +190,23 @@ causes! {
     FolioLock = "folio lock";
     /// Interrupting other CPUs, and being interrupted by them.
     Ipi = "ipi";
-    /// Waiting for a node's memory, of which others want more than it gives.
+    /// Waiting for a node's memory when CPUs want more bandwidth than it has.
     Bandwidth = "bandwidth";
     /// Looking for memory that can be reclaimed.
     ReclaimScan = "reclaim scan";
     /// Writing to and reading from swap, and waiting for that.
     Swap = "swap";
-    /// Files, as far as nothing else is said of them.
+    /// Operations on files that have no cause of their own.
     File = "file";
     /// Reading and writing files on a disk, and waiting for that.
     Disk = "disk";
-    /// Asleep, because memory is short and others are to make some.
+    /// Asleep while memory is short and others reclaim (`reclaim_throttle`).
     Throttle = "throttle";
     /// Waiting for a CPU, and being switched to.
     RunQueue = "run queue";
     /// Time that an access to another node's memory takes beyond one to the CPU's own.
     RemoteMemory = "remote memory";
-    /// Of a guest: telling its host what is free, and waiting for memory that the host did not back.
+    /// In a guest: reports to its host, and waiting for memory that the host did not back.
     Host = "host";
     /// Balancing of NUMA: scans, hinting faults but for their entry into the kernel, and the moves that follow from them.
     Balancing = "balancing";
@@ -218,7 +218,7 @@ const WORKS: usize = Work::ALL.len();
 /// The cause of each operation.
 type Charged = [Cause; WORKS];
 
-/// Outside all scopes.
+/// The causes outside all scopes.
 static TO_ITS_OWN: Charged = {
     let mut causes = [Cause::User; WORKS];
     let mut n = 0;
@@ -229,7 +229,7 @@ static TO_ITS_OWN: Charged = {
     causes
 };
 
-/// In the scope of each cause: a table too, so that no operation has to ask whether it is in one.
+/// The causes in the scope of each cause. A table, so that no operation has to check whether it is in a scope.
 static TO_ONE: [Charged; CAUSES] = {
     let mut scopes = [[Cause::User; WORKS]; CAUSES];
     let mut n = 0;
@@ -245,7 +245,7 @@ static TO_ONE: [Charged; CAUSES] = {
 pub struct Prices([Picos; WORKS]);
 
 impl Prices {
-    /// Prices as `of` gives them.
+    /// Prices as the function `of` returns them.
     pub fn new(of: impl Fn(Work) -> Picos) -> Self {
         let mut prices = [Picos(0); WORKS];
         for work in Work::ALL {
@@ -260,10 +260,10 @@ impl Prices {
     }
 
     /// Prices on a CPU whose core is shared with a busy hardware thread: `percent` of each price (100 changes nothing), rounded
-    /// to the nearest picosecond. Time that is only waited for passes as on a core of one's own.
+    /// to the nearest picosecond. Prices of pure waiting stay.
     ///
     /// # Panics
-    /// When the core would be faster than one that is not shared.
+    /// When `percent` is below 100.
     #[must_use]
     pub fn shared_core(&self, percent: u32) -> Self {
         assert!(percent >= 100, "a shared core takes {percent} % of the time of one that is not");
@@ -273,7 +273,7 @@ impl Prices {
         })
     }
 
-    /// Nothing takes time: for tests of mechanisms.
+    /// All prices 0: for tests of mechanisms.
     pub fn free() -> Self {
         Self([Picos(0); WORKS])
     }
@@ -282,16 +282,16 @@ impl Prices {
 /// The page faults of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// How many.
+    /// Number of faults.
     pub taken: u64,
-    /// The instant and the page of each, in their order, folded into one word; 0 when there were none.
+    /// The instant and the page of each fault, in their order, folded into one word; 0 without faults.
     pub fold: u64,
-    /// How many of them had to wait for a device.
+    /// Number of faults that waited for a device.
     pub major: u64,
 }
 
 impl Faults {
-    /// A fault that begins. One multiplication: this is in the hottest path there is.
+    /// Adds a fault that begins. One multiplication: this is in the hottest path there is.
     #[inline]
     fn take(&mut self, at: Time, vpn: Vpn) {
         // The fractional part of the golden ratio: odd, and without a pattern.
@@ -309,7 +309,7 @@ pub struct Meter<'a> {
     spent: Spent,
     total: Picos,
     charged: &'static Charged,
-    /// The step ends here, whatever its horizon: a task was woken.
+    /// Instant at which the step ends, whatever its horizon: a task was woken.
     cut: Time,
     faults: Faults,
     prices: &'a Prices,
@@ -317,7 +317,7 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// For a step that starts at `now` on `cpu`.
+    /// The meter of a step that starts at `now` on `cpu`.
     #[inline]
     pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
         Self {
@@ -333,52 +333,52 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// The CPU this runs on.
+    /// The CPU that runs the step.
     #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
     }
 
-    /// The time: the start of the step plus what was spent since.
+    /// The time now: the start of the step plus the time spent since.
     #[inline]
     pub fn now(&self) -> Time {
         self.start + self.total
     }
 
-    /// Is it time to let others run, at the horizon of the step or because a task was woken in it?
+    /// Whether the step must end, at its horizon or because a task was woken in it.
     #[inline]
     pub fn is_over(&self, horizon: Time) -> bool {
         self.now() >= horizon.min(self.cut)
     }
 
-    /// A task was woken: a range operation ends its step as soon as it can.
+    /// Notes that a task was woken: a range operation ends its step as soon as it can.
     pub fn cut(&mut self) {
         self.cut = self.now();
     }
 
-    /// Does `n` times a primitive operation.
+    /// Charges `n` primitive operations of one kind.
     #[inline]
     pub fn work(&mut self, work: Work, n: u64) {
         let span = Picos(self.prices.0[work as usize].0 * n);
         self.total += span;
-        // A part is no more than the total, whose sum is checked.
+        // A part is no more than the total, and the sum of the total is checked.
         let part = &mut self.spent.0[self.charged[work as usize] as usize].0;
         *part = part.wrapping_add(span.0);
     }
 
-    /// Prices of primitive operations here.
+    /// The prices of this CPU.
     #[inline]
     pub fn prices(&self) -> &Prices {
         self.prices
     }
 
-    /// The price of one primitive operation here.
+    /// The price of one primitive operation on this CPU.
     #[inline]
     pub fn price(&self, work: Work) -> Picos {
         self.prices.of(work)
     }
 
-    /// User code accesses memory `n` times, each at a price that the machine has for the two places.
+    /// Charges `n` accesses of user code to memory, at the price for the CPU's node and the memory's.
     #[inline]
     pub fn access(&mut self, price: AccessPrice, n: u64) {
         for (cause, each) in [(Cause::User, price.near), (Cause::RemoteMemory, price.far)] {
@@ -388,7 +388,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Waits until an instant; one that is past already takes no time.
+    /// Waits until an instant; an instant in the past takes no time.
     pub fn wait(&mut self, until: Time, cause: Cause) {
         if until > self.now() {
             let span = until.since(self.now());
@@ -425,14 +425,14 @@ impl<'a> Meter<'a> {
         self.faults.take(self.now(), vpn);
     }
 
-    /// Counts `n` page faults, one after the other, of which this is the first.
+    /// Counts `n` page faults, one after the other; `vpn` is the page of the first.
     pub(crate) fn faults_from(&mut self, vpn: Vpn, n: u64) {
         self.count(Event::Pgfault, n);
         self.faults.take(self.now(), Vpn(vpn.0 ^ n.rotate_right(8)));
         self.faults.taken += n - 1;
     }
 
-    /// A page fault turns out to need a device.
+    /// Counts the current page fault as one that needs a device.
     pub fn major_fault(&mut self) {
         self.count(Event::Pgmajfault, 1);
         self.faults.major += 1;
@@ -451,20 +451,20 @@ impl<'a> Meter<'a> {
         &self.spent
     }
 
-    /// Charges everything to one cause, up to [`Self::charge_again`]; says what it was charged to before.
+    /// Charges everything to one cause, up to [`Self::charge_again`]; returns the causes charged before.
     #[inline]
     pub(crate) fn charge_to(&mut self, cause: Cause) -> Charging {
         Charging(std::mem::replace(&mut self.charged, &TO_ONE[cause as usize]))
     }
 
-    /// Charges everything to what it was charged to before.
+    /// Returns to the causes charged before [`Self::charge_to`].
     #[inline]
     pub(crate) fn charge_again(&mut self, outer: Charging) {
         self.charged = outer.0;
     }
 }
 
-/// The cause of each operation outside a scope.
+/// The cause of each operation, saved while a scope is open.
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct Charging(&'static Charged);

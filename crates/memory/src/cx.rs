@@ -1,5 +1,5 @@
 //! Linux: none; what `current` and the arguments of a call are to a kernel function.
-//! Differs: one struct holds what a step is told, and all that it tells its caller.
+//! Differs: one struct holds all that a step is told, and all that it tells its caller.
 //!
 //! Every mechanism gets a [`Cx`]. Time, prices, causes and counters are its [`Meter`] (`cost.rs`), which knows no mechanism;
 //! what a step may ask of memory (`alloc/lent.rs`) and of the TLBs of other CPUs (`tlb.rs`) belongs to those who answer.
@@ -14,33 +14,33 @@ use crate::{
     tlb::{Loaded, Running, Tlbs},
 };
 
-/// The owner of a step, and the activity of other CPUs meanwhile.
+/// The owner of a step, and what other CPUs do meanwhile.
 #[derive(Debug)]
 pub struct Circumstances<'a> {
     /// See [`Cx::acting_for`].
     pub control: ControlId,
     /// See [`Cx::with_sharers`].
     pub sharers: u32,
-    /// The address spaces that other CPUs run, where the step may change others than its own.
+    /// The address space of each CPU, needed if the step may change other spaces than its own.
     pub running: Option<Running<'a>>,
     /// Another task waits for this CPU (`need_resched`).
     pub need_resched: bool,
-    /// Until when nobody else has a turn, as far as is known.
+    /// Instant up to which no other task or CPU has a turn, as far as is known.
     pub alone_until: Time,
-    /// Another task has had this CPU since the last step: the kernel would have asked at the end of that step.
+    /// Another task has run on this CPU since the last step: the kernel would have seen `need_resched` at the end of that step.
     pub was_preempted: bool,
 }
 
 impl Circumstances<'_> {
-    /// Those of a step that changes its own address space alone, and after which nobody waits.
+    /// Circumstances of a step that changes its own address space alone, while no other task waits for the CPU.
     #[must_use]
     pub const fn plain(control: ControlId, sharers: u32) -> Self {
         Self { control, sharers, running: None, need_resched: false, alone_until: Time(0), was_preempted: false }
     }
 }
 
-/// The context of a step: when and where it runs, and the only way to let time pass and to count; for whom it runs, and its
-/// requests to memory and to other CPUs.
+/// The context of a step: its time and CPU, its owner, its requests to memory and to other CPUs. Only through it time passes and
+/// events are counted.
 #[derive(Debug)]
 pub struct Cx<'a> {
     meter: Meter<'a>,
@@ -56,7 +56,7 @@ pub struct Cx<'a> {
 }
 
 impl<'a> Cx<'a> {
-    /// A context for one step that starts at `now` on `cpu`, of the control with number 0.
+    /// A context for one step that starts at `now` on `cpu`, owned by the control with number 0.
     #[inline]
     pub fn new(cpu: CpuId, now: Time, prices: &'a Prices, counters: &'a mut Counters) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// A block became free that a hypervisor is to hear of.
+    /// Notes that a block became free that a hypervisor is to be told of.
     #[inline]
     pub(crate) fn note_free_block(&mut self) {
         self.has_free_block = true;
@@ -83,14 +83,14 @@ impl<'a> Cx<'a> {
         self.has_free_block
     }
 
-    /// Sets the control that the step belongs to. The caller of a control's steps numbers it: a task, by its own number.
+    /// Sets the control that the step belongs to. The caller numbers its controls: a task, by its own number.
     #[inline]
     #[must_use]
     pub fn acting_for(self, control: ControlId) -> Self {
         Self { control, ..self }
     }
 
-    /// Sets how many other CPUs run tasks of the step's address space meanwhile.
+    /// Sets the number of other CPUs that run tasks of the step's address space.
     #[inline]
     #[must_use]
     pub fn with_sharers(mut self, others: u32) -> Self {
@@ -98,7 +98,8 @@ impl<'a> Cx<'a> {
         self
     }
 
-    /// Sets the owner of the step and the activity of other CPUs. In place: a context is large, and every step of a run has one.
+    /// Sets the owner of the step and what other CPUs do meanwhile. In place: a context is large, and every step of a run has
+    /// one.
     #[inline]
     pub fn set_circumstances(&mut self, of: Circumstances<'a>) {
         self.control = of.control;
@@ -119,7 +120,7 @@ impl<'a> Cx<'a> {
         self.alone_until = at;
     }
 
-    /// The control of this step: the owner of the frames that it holds until its next one.
+    /// The control of this step: the owner of the frames that are held until its next step.
     pub fn control(&self) -> ControlId {
         self.control
     }
@@ -135,14 +136,14 @@ impl<'a> Cx<'a> {
         self.need_resched || self.was_preempted
     }
 
-    /// Has the step asked anything of other CPUs, or for memory?
+    /// Whether the step has sent requests to other CPUs, or asked for memory.
     #[inline]
     pub fn has_asked_anybody(&self) -> bool {
         self.tlbs.has_asked() || self.is_supplied()
     }
 }
 
-/// Functions of the meter, one line each.
+/// Methods of the meter, one line each.
 impl<'a> Cx<'a> {
     /// Time, prices, causes and counters.
     #[inline]
@@ -150,42 +151,42 @@ impl<'a> Cx<'a> {
         &self.meter
     }
 
-    /// The CPU this runs on.
+    /// The CPU that runs the step.
     #[inline]
     pub fn cpu(&self) -> CpuId {
         self.meter.cpu()
     }
 
-    /// The time: the start of the step plus what was spent since.
+    /// The time now: the start of the step plus the time spent since.
     #[inline]
     pub fn now(&self) -> Time {
         self.meter.now()
     }
 
-    /// Is it time to let others run, at the horizon of the step or because a task was woken in it?
+    /// Whether the step must end, at its horizon or because a task was woken in it.
     #[inline]
     pub fn is_over(&self, horizon: Time) -> bool {
         self.meter.is_over(horizon)
     }
 
-    /// A task was woken: a range operation ends its step as soon as it can.
+    /// Notes that a task was woken: a range operation ends its step as soon as it can.
     #[inline]
     pub fn cut(&mut self) {
         self.meter.cut();
     }
 
-    /// Leaves the guest and enters it again `n` times, because the host has changed what is behind its memory.
+    /// Charges `n` exits from the guest and entries to it, because the host has changed the backing of its memory.
     pub fn leave_guest(&mut self, n: u64) {
         self.work(Work::HostExit, n);
     }
 
-    /// Does `n` times a primitive operation.
+    /// Charges `n` primitive operations of one kind.
     #[inline]
     pub fn work(&mut self, work: Work, n: u64) {
         self.meter.work(work, n);
     }
 
-    /// Waits until an instant; one that is past already takes no time.
+    /// Waits until an instant; an instant in the past takes no time.
     #[inline]
     pub fn wait(&mut self, until: Time, cause: Cause) {
         self.meter.wait(until, cause);

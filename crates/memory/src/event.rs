@@ -122,11 +122,11 @@ vm_events! {
     PgstealAnon = "pgsteal_anon",
     /// Frames of files that were freed.
     PgstealFile = "pgsteal_file",
-    /// Frames moved to the tail of an inactive list when their writing ended.
+    /// Frames moved to the tail of an inactive list when their writeback ended.
     Pgrotated = "pgrotated",
     /// Frames that reclaim has sent to a device.
     NrVmscanWrite = "nr_vmscan_write",
-    /// Dirty frames of files that reclaim met: they go as soon as they are written.
+    /// Dirty frames of files that reclaim met: they are reclaimed as soon as they are written.
     NrVmscanImmediateReclaim = "nr_vmscan_immediate_reclaim",
     /// Times that all clean pages were dropped.
     DropPagecache = "drop_pagecache",
@@ -148,19 +148,19 @@ vm_events! {
     WorkingsetRestoreFile = "workingset_restore_file",
     /// Pages migrated to another frame.
     PgmigrateSuccess = "pgmigrate_success",
-    /// Pages that could not be.
+    /// Pages whose migration failed.
     PgmigrateFail = "pgmigrate_fail",
     /// Frames that compaction looked at in search of pages to move.
     CompactMigrateScanned = "compact_migrate_scanned",
-    /// Frames that it looked at in search of free ones.
+    /// Frames that compaction looked at in search of free frames.
     CompactFreeScanned = "compact_free_scanned",
-    /// Frames that it took: pages to move, and free frames to move them to.
+    /// Frames that compaction isolated: pages to move, and free frames to move them to.
     CompactIsolated = "compact_isolated",
-    /// Allocations that compacted by themselves.
+    /// Allocations that compacted memory directly.
     CompactStall = "compact_stall",
-    /// Those of them that got nothing.
+    /// Direct compactions after which the allocation got no block.
     CompactFail = "compact_fail",
-    /// Those of them that got their block.
+    /// Direct compactions after which the allocation got its block.
     CompactSuccess = "compact_success",
     /// Times that kcompactd was woken.
     CompactDaemonWake = "compact_daemon_wake",
@@ -212,19 +212,19 @@ vm_events! {
     SimExtfrag = "sim_mm_page_alloc_extfrag",
     /// A free block smaller than a pageblock was taken from another migrate type's list: the pageblock is shared from now on.
     SimExtfragFragmenting = "sim_mm_page_alloc_extfrag_fragmenting",
-    /// Requests for which no zone had free frames enough to be compacted, or the need (`COMPACT_SKIPPED`, of the event
+    /// Requests for which no zone had enough free frames for compaction, or needed compaction (`COMPACT_SKIPPED`, of the event
     /// `mm_compaction_suitable` on real kernels); with `compact_counts_reasons` only.
     SimCompactSkipped = "sim_compact_skipped",
-    /// Requests for which compaction was put off, as it has failed lately (`COMPACT_DEFERRED`, `mm_compaction_deferred`).
+    /// Requests for which compaction was deferred after earlier failures (`COMPACT_DEFERRED`, `mm_compaction_deferred`).
     SimCompactDeferred = "sim_compact_deferred",
-    /// Flushes of a CPU's whole TLB that it has asked for itself (`nr_tlb_local_flush_all`; as the next three, in kernels
-    /// with `CONFIG_DEBUG_TLBFLUSH` only, which distributions do not set).
+    /// Flushes of a CPU's whole TLB that the CPU asked for itself (`nr_tlb_local_flush_all`; as the next three counters, in
+    /// kernels with `CONFIG_DEBUG_TLBFLUSH` only, which distributions do not set).
     SimTlbLocalFlushAll = "sim_nr_tlb_local_flush_all",
-    /// Pages that a CPU has flushed one by one from its TLB for itself (`nr_tlb_local_flush_one`).
+    /// Pages that a CPU flushed one by one from its own TLB (`nr_tlb_local_flush_one`).
     SimTlbLocalFlushOne = "sim_nr_tlb_local_flush_one",
     /// Flushes that other CPUs were interrupted for (`nr_tlb_remote_flush`).
     SimTlbRemoteFlush = "sim_nr_tlb_remote_flush",
-    /// CPUs interrupted for them (`nr_tlb_remote_flush_received`).
+    /// CPUs that were interrupted for a TLB flush (`nr_tlb_remote_flush_received`).
     SimTlbRemoteFlushReceived = "sim_nr_tlb_remote_flush_received",
     /// Calls of the device that takes reports of free blocks.
     SimPageReports = "sim_page_reports",
@@ -232,47 +232,47 @@ vm_events! {
     SimPagesReported = "sim_pages_reported",
     /// Frames of reported blocks that were taken for an allocation, which splits them if it is smaller.
     SimPagesFromReported = "sim_pages_from_reported",
-    /// Free lists of which a pass has reported less than a sixteenth, and left more.
+    /// Free lists of which a pass reported less than a sixteenth and left more.
     SimReportListsShort = "sim_report_lists_short",
-    /// Reports of a pass beyond those that a list may have.
+    /// Reports of a pass beyond the budget of a free list.
     SimReportsBeyondBudget = "sim_reports_beyond_budget",
     /// Accesses of a guest to memory that its host did not back.
     SimHostFaults = "sim_host_faults",
-    /// Frames that the host has cleared for them.
+    /// Frames that the host cleared for accesses of a guest.
     SimHostClearedPages = "sim_host_cleared_pages",
-    /// Those of them that it had given back before.
+    /// Frames cleared for a guest that the host had taken back before.
     SimHostRefaults = "sim_host_refaults",
-    /// Frames that the host has given back.
+    /// Frames of a guest that the host has taken back.
     SimHostDiscards = "sim_host_discards",
-    /// Nanoseconds that the host took for reports and for arrays of a balloon, while a worker of the guest slept.
+    /// Nanoseconds that the host took to free reported blocks and a balloon's pages, while a worker of the guest slept.
     SimHostGivesBackNs = "sim_host_gives_back_ns",
-    /// Entries that user code was made to fault at, so that the kernel learns who uses them.
+    /// Entries made hinting, so that the next access faults (`change_prot_numa`).
     NumaPteUpdates = "numa_pte_updates",
-    /// Those faults.
+    /// Hinting faults.
     NumaHintFaults = "numa_hint_faults",
-    /// Those of them on the node of the page.
+    /// Hinting faults on a page of the CPU's own node.
     NumaHintFaultsLocal = "numa_hint_faults_local",
-    /// Pages that were moved to the node that uses them.
+    /// Pages that were moved to the node that uses them (`migrate_misplaced_page`).
     NumaPagesMigrated = "numa_pages_migrated",
     /// Huge pages migrated as a whole (since 5.9).
     ThpMigrationSuccess = "thp_migration_success",
-    /// Those that could not be, nor split.
+    /// Huge pages that could neither be migrated nor split.
     ThpMigrationFail = "thp_migration_fail",
-    /// Those that were split, for their parts to be migrated.
+    /// Huge pages that were split so that their parts could be migrated.
     ThpMigrationSplit = "thp_migration_split",
-    /// Pages that a balloon has taken for the host.
+    /// Pages that a balloon has taken from the guest for the host.
     BalloonInflate = "balloon_inflate",
-    /// Those that it has given back to the guest.
+    /// Pages that a balloon has given back to the guest.
     BalloonDeflate = "balloon_deflate",
 }
 
 impl Event {
-    /// An event of balloons (CONFIG_MEMORY_BALLOON), which next to no machine here has.
+    /// Whether the event belongs to balloons (CONFIG_MEMORY_BALLOON), which few machines here have.
     const fn is_of_balloon(self) -> bool {
         self as usize >= Self::BalloonInflate as usize
     }
 
-    /// An event of guests, which not every machine is.
+    /// Whether the event belongs to guests.
     const fn is_of_guest(self) -> bool {
         self as usize >= Self::SimPageReports as usize && (self as usize) < Self::NumaPteUpdates as usize
     }
@@ -280,17 +280,17 @@ impl Event {
 
 const EVENTS: usize = Event::ALL.len();
 
-/// How often each event happened.
+/// The count of each event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says whether some counters are there")]
 pub struct Counters {
     events: [u64; EVENTS],
     extfrag: ExtfragCounts,
-    /// The kernel has a counter of stalls.
+    /// The kernel counts `fragment_stall`.
     has_stalls: bool,
-    /// The kernel has counters of why compaction did not begin.
+    /// The kernel counts why compaction did not begin.
     has_reasons: bool,
-    /// The counters are a guest's.
+    /// The kernel is a guest.
     is_guest: bool,
     /// The guest has a balloon.
     has_balloon: bool,
@@ -316,7 +316,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Those that a kernel with these rules has.
+    /// The counters of a kernel with these rules.
     pub fn of(rules: &Variant) -> Self {
         Self {
             has_stalls: rules.fragment_stall,
@@ -326,17 +326,17 @@ impl Counters {
         }
     }
 
-    /// They are those of a guest, which has some of its own.
+    /// Adds the counters that guests alone have.
     pub fn of_guest(&mut self) {
         self.is_guest = true;
     }
 
-    /// They are those of a guest with a balloon.
+    /// Adds the counters of a balloon.
     pub fn of_balloon(&mut self) {
         self.has_balloon = true;
     }
 
-    /// They are those of a kernel that balances NUMA.
+    /// Adds the counters of NUMA balancing.
     pub fn of_balancing(&mut self) {
         self.balances_numa = true;
     }
@@ -344,15 +344,15 @@ impl Counters {
     /// Counts an event `n` times.
     #[inline]
     pub fn count(&mut self, event: Event, n: u64) {
-        // Nothing counts to 2^64.
+        // No event is counted 2^64 times.
         let counter = &mut self.events[event as usize];
         *counter = counter.wrapping_add(n);
     }
 
-    /// Takes one back: for tests that leave one out.
+    /// Takes one count of an event back: for tests that check that a lost count is found.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the count is 0.
     pub fn lose(&mut self, event: Event) {
         self.events[event as usize] -= 1;
     }
@@ -371,13 +371,13 @@ impl Counters {
         &self.extfrag
     }
 
-    /// How often it happened.
+    /// The count of an event.
     pub fn get(&self, event: Event) -> u64 {
         self.events[event as usize]
     }
 
-    /// Every event with its count, in the order of declaration; those that not all kernels have where there were any, stalls
-    /// and those of guests also where there could have been.
+    /// Every event with its count, in the order of declaration. Events that not all kernels have are left out if the count is
+    /// 0; `fragment_stall` and events of guests are left out only if the kernel cannot have them.
     pub fn iter(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
         let all = Event::ALL.iter().map(|event| (*event, self.get(*event)));
         let exists = |event: Event| match event {

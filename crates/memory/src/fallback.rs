@@ -18,27 +18,27 @@ use crate::{
 /// A free block was taken from another type's list: the tracepoint `mm_page_alloc_extfrag`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extfrag {
-    /// The block that was found.
+    /// The free block that was taken.
     pub pfn: Pfn,
-    /// The order asked for.
+    /// The order of the request.
     pub alloc_order: Order,
-    /// The order found.
+    /// The order of the block.
     pub fallback_order: Order,
-    /// The type asked for.
+    /// The type of the request.
     pub alloc_type: MigrateType,
-    /// The type found.
+    /// The type of the list that the block was on.
     pub fallback_type: MigrateType,
-    /// The block found was smaller than a pageblock: the pageblock is shared, or was.
+    /// The block is smaller than a pageblock: its pageblock now holds frames of both types, or did.
     pub fragmenting: bool,
-    /// The pageblock is of the type asked for from now on.
+    /// The pageblock has changed to the type of the request.
     pub change_ownership: bool,
 }
 
 impl Extfrag {
-    /// All of it that is counted.
+    /// The fields of the event that are counted.
     ///
     /// # Panics
-    /// When one of the types is none that requests ask for.
+    /// When a type is not one that requests ask for.
     pub fn kind(&self) -> ExtfragKind {
         let [alloc_type, fallback_type] = [self.alloc_type, self.fallback_type]
             .map(|list| list.mobility().expect("requests fall back to each other's types only"));
@@ -55,11 +55,11 @@ impl Extfrag {
 /// How much of a pageblock a request may take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steal {
-    /// One pageblock or more was found, all free: they change type.
+    /// All of it: the free block spans at least a pageblock, whose type changes.
     FreeBlocks,
-    /// The whole of it changes type, and its free frames change lists.
+    /// All of it: the pageblock changes type, and its free frames change lists.
     WholeBlock,
-    /// The free frames of the pageblock change lists, its type stays.
+    /// Its free frames change lists; its type stays.
     FreeFrames,
     /// Only the block that was found.
     FoundOnly,
@@ -70,27 +70,27 @@ pub enum Steal {
 pub struct BlockCensus {
     /// On free lists.
     pub free: u32,
-    /// On LRU lists, so that they could be migrated. Those that wait for their list in a CPU's batch, or that somebody has
-    /// taken off it, do not count.
+    /// Frames on LRU lists, which can be migrated. Frames in a CPU's batch of new folios or isolated from their list do not
+    /// count.
     pub movable: u32,
     /// All frames of a pageblock.
     pub size: u32,
 }
 
-/// A request to a zone's free lists.
+/// A request to the free lists of one zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
     pub(crate) order: Order,
     pub(crate) list: MigrateType,
-    /// Take nothing that is smaller than a pageblock from other types (`ALLOC_NOFRAGMENT`).
+    /// Take no block smaller than a pageblock from other types (`ALLOC_NOFRAGMENT`).
     pub(crate) whole_blocks_only: bool,
-    /// Take nothing small from other types, but raise marks as if it were taken (`ALLOC_FRAGMENT_STALL`).
+    /// Take no small block from other types, but raise the marks as if one were taken (`ALLOC_FRAGMENT_STALL`).
     pub(crate) stalls: bool,
-    /// A pageblock that is broken up for it has kswapd woken (`ALLOC_KSWAPD`).
+    /// Wake kswapd if a pageblock is broken up for the request (`ALLOC_KSWAPD`).
     pub(crate) wakes_kswapd: bool,
 }
 
-/// The types that a request of type `from` turns to, in this order.
+/// The types whose blocks a request of type `from` takes if it finds none of its own, in this order (`fallbacks`).
 pub const fn fallbacks(from: MigrateType) -> [MigrateType; 2] {
     use MigrateType::{Movable, Reclaimable, Unmovable};
     match from {
@@ -100,7 +100,7 @@ pub const fn fallbacks(from: MigrateType) -> [MigrateType; 2] {
     }
 }
 
-/// May a request of type `from` take over more than the block of order `found` that it found? `can_steal_fallback`.
+/// Whether a request of type `from` may take more of the pageblock than the block of order `found`; `can_steal_fallback`.
 pub fn can_steal(rules: FallbackRules, found: Order, from: MigrateType, pageblock: Order) -> bool {
     let is_large = found.0 >= pageblock.0 / 2;
     match rules {
@@ -109,8 +109,8 @@ pub fn can_steal(rules: FallbackRules, found: Order, from: MigrateType, pagebloc
     }
 }
 
-/// How much of a pageblock of type `block`, smaller than which a block was found, a request of type `from` takes over
-/// when it [may](can_steal) take more than it found. `steal_suitable_fallback`.
+/// How much of a pageblock of type `block` a request of type `from` takes over, if it [may](can_steal) take more than the block
+/// it found, which is smaller than the pageblock; `steal_suitable_fallback`.
 pub fn may_steal(rules: FallbackRules, from: MigrateType, block: MigrateType, census: BlockCensus) -> Steal {
     let alike = match (rules, from, block) {
         (FallbackRules::ReclaimableSteals | FallbackRules::KernelSteals, ..) => 0,
@@ -125,7 +125,7 @@ pub fn may_steal(rules: FallbackRules, from: MigrateType, block: MigrateType, ce
     }
 }
 
-/// A block of another type's list.
+/// A free block of another type.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     block: Block,
@@ -133,8 +133,8 @@ struct Found {
 }
 
 impl Buddy {
-    /// Takes a block of its own type, or else of another, and says to which list it goes back if nobody uses it;
-    /// `__rmqueue`. `end`: one past the last frame of the zone.
+    /// Takes a block of the request's type, or else of another; also returns the list that the block returns to if it stays
+    /// unused; `__rmqueue`. `end` is one past the last frame of the zone.
     pub(crate) fn take_or_fall_back(
         &mut self,
         frames: &mut FrameTable,
@@ -157,7 +157,7 @@ impl Buddy {
         Some((self.take_smallest(frames, cx, want.order, MigrateType::Reserve)?, back_to))
     }
 
-    /// `__rmqueue_fallback`.
+    /// Takes a block from another type's lists; `__rmqueue_fallback`.
     fn fall_back(
         &mut self,
         frames: &mut FrameTable,
@@ -176,7 +176,8 @@ impl Buddy {
         let steal = verdict(frames, found.block, want.list, end, rules.fallback);
         self.steal(frames, cx, found.block, want.list, (steal, rules.moved_end));
         let pfn = match rules.fallback {
-            // The whole remainder goes to the requester's lists, stolen or not.
+            // The whole rest of the split block goes to the lists of the request's type, whether the pageblock is taken over or
+            // not.
             FallbackRules::ReclaimableSteals | FallbackRules::KernelSteals => {
                 self.take(frames, cx, found.block, want.order, want.list);
                 found.block.pfn
@@ -190,8 +191,8 @@ impl Buddy {
         Some(pfn)
     }
 
-    /// The block to fall back to: the first of the largest order, except where a movable request that may not take over
-    /// more is better off with the smallest.
+    /// The block to fall back to: the first of the largest order; the smallest for a movable request that may not take over the
+    /// pageblock.
     fn find_fallback(&self, want: Want, pageblock: Order, rules: FallbackRules) -> Option<Found> {
         let least = if want.whole_blocks_only { want.order.max(pageblock) } else { want.order };
         let largest = (least.0..=self.max_order().0).rev().find_map(|o| self.first_fallback(Order(o), want.list))?;
@@ -205,7 +206,7 @@ impl Buddy {
         }
     }
 
-    /// `find_suitable_fallback`.
+    /// The first free block of `order` of the types that `from` falls back to; `find_suitable_fallback`.
     fn first_fallback(&self, order: Order, from: MigrateType) -> Option<Found> {
         fallbacks(from).into_iter().find_map(|list| {
             let pfn = self.area(order).list(list).first()?;
@@ -219,7 +220,7 @@ impl Buddy {
         self.first_fallback(order, from).is_some() && can_steal(rules, order, from, pageblock)
     }
 
-    /// Puts what was found, and as much around it as was decided, on one end of the lists of type `from`.
+    /// Moves the block that was found, and as much of its pageblock as `Steal` says, to one end of the lists of type `from`.
     fn steal(
         &mut self,
         frames: &mut FrameTable,
@@ -285,7 +286,7 @@ impl Buddy {
     }
 }
 
-/// How much a request of type `from` takes over around a block that it found.
+/// How much a request of type `from` takes over around the block that it found.
 fn verdict(frames: &FrameTable, found: Block, from: MigrateType, end: Pfn, rules: FallbackRules) -> Steal {
     let owner = frames.blocks.migrate_type(found.pfn);
     if owner == MigrateType::HighAtomic {
@@ -299,9 +300,9 @@ fn verdict(frames: &FrameTable, found: Block, from: MigrateType, end: Pfn, rules
     }
 }
 
-/// Counts a pageblock. One that reaches beyond its zone has nothing to take. What can be migrated is what is on an LRU list, of
-/// files as well as of processes (`PageLRU` in move_freepages, mm/page_alloc.c, v4.12 to v6.1); no driver here has movable
-/// pages of its own.
+/// Counts the frames of a pageblock. A pageblock that reaches beyond its zone counts as if it had none. Frames on an LRU list
+/// count as movable, of files as well as of processes (`PageLRU` in move_freepages, mm/page_alloc.c, v4.12 to v6.1); no driver
+/// here has movable pages of its own.
 fn census(frames: &FrameTable, pfn: Pfn, end: Pfn) -> BlockCensus {
     let size = frames.blocks.order().frames();
     let start = pfn.align_down(frames.blocks.order());

@@ -24,7 +24,7 @@ use crate::{
     slab::{Object, Slab},
 };
 
-/// Processes related by fork, which may share anonymous frames. 12 bits.
+/// A family of processes related by fork, which may share anonymous frames. 12 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FamilyId(pub u16);
 
@@ -41,22 +41,22 @@ impl SegmentId {
     pub const PAGES: u32 = 1 << INDEX_BITS;
 }
 
-/// The operation that holds isolated frames; `Cx::control` says which one takes a step.
+/// Number of the operation that holds isolated frames; `Cx::control` is that of the running step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControlId(pub u32);
 
-/// The state of a frame. The head of a block speaks for all of it.
+/// The state of a frame. In a block only the head has a state of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Inside a block, free or allocated, whose head says what it is.
+    /// A frame inside a block, free or allocated, but not its head.
     Interior,
     /// Head of a block on a free list of the buddy allocator.
     Free {
         /// The block's order.
         order: Order,
-        /// The list that it is on; not always the type of its pageblock.
+        /// The free list that the block is on; its type may differ from the pageblock's.
         list: MigrateType,
-        /// The hypervisor knows that it is free.
+        /// Whether the hypervisor was told that the block is free.
         reported: bool,
     },
     /// Head of a block on a per-CPU list, which is not threaded through its frames.
@@ -65,23 +65,23 @@ pub enum Frame {
         cpu: CpuId,
         /// The block's order.
         order: Order,
-        /// The free list that it will go back to.
+        /// The free list that the block will go back to.
         list: MigrateType,
     },
     /// Head of a folio of anonymous memory.
     Anon {
         /// The family of processes that may map the frame.
         family: FamilyId,
-        /// Where they map it.
+        /// The page number at which they map the folio.
         vpn: Vpn,
         /// The folio's order.
         order: Order,
     },
     /// Head of a folio of the page cache.
     File {
-        /// Which part of which file.
+        /// The segment of a file that the page belongs to.
         segment: SegmentId,
-        /// Which page of that.
+        /// The page's number in its segment.
         index: u32,
         /// The folio's order.
         order: Order,
@@ -90,7 +90,7 @@ pub enum Frame {
     PageTable,
     /// Head of a slab of kernel objects.
     Slab(Slab),
-    /// Head of an allocated block about which no more is known; so every allocation begins.
+    /// Head of an allocated block of unknown use; the state after every allocation.
     Kernel {
         /// The block's order.
         order: Order,
@@ -108,14 +108,14 @@ pub enum Frame {
     ZeroHuge,
     /// A tail frame that lends its words to its folio.
     Tail {
-        /// A number that the folio keeps here, such as how many of its frames are mapped.
+        /// A number that the folio keeps here, such as the number of its mapped frames.
         count: u32,
     },
-    /// Not the buddy allocator's: a hole, or taken before it started.
+    /// Not given to the buddy allocator: a hole, or memory reserved at boot.
     Reserved,
 }
 
-/// A block of frames.
+/// A block of frames that a control holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
     /// The block's first frame.
@@ -136,12 +136,12 @@ impl Held {
 pub struct Holdings {
     /// Blocks on no list: `Frame::Isolated`, with the control as owner.
     pub isolated: Vec<Held>,
-    /// Folios that lost their last mapping and wait for a flush of the TLB: still `Frame::Anon`, and where they were on
-    /// lists, but without mappings.
+    /// Folios that lost their last mapping and wait for a TLB flush: still `Frame::Anon` and on the lists that they were on,
+    /// but unmapped.
     pub gathered: Vec<Held>,
-    /// Folios that were taken off their LRU list, and else are what they were.
+    /// Folios that were taken off their LRU list and are unchanged otherwise.
     pub off_lru: Vec<Held>,
-    /// Kernel objects that belong to nothing any more.
+    /// Kernel objects that belong to no structure any more.
     pub objects: Vec<Object>,
 }
 
@@ -164,20 +164,20 @@ pub struct Links {
     pub next: Pfn,
 }
 
-/// No frame: the end of a list. The last number that a `Pfn` can have is no frame of any machine.
+/// No frame: the end of a list. No machine has a frame with the largest number of a `Pfn`.
 pub const NIL: Pfn = Pfn(u32::MAX);
 
-/// Every frame of a machine: two words each, and two more for each pageblock.
+/// The states and links of all frames of a machine: two words each, and two more for each pageblock.
 #[derive(Clone, Debug)]
 pub struct FrameTable {
     state: Vec<u64>,
     links: Vec<u64>,
-    /// State of a free block of at least pageblock order, by the pageblock that it starts with; else zero.
+    /// State of the free block of at least pageblock order that starts with this pageblock; else 0.
     block_state: Vec<u64>,
     block_links: Vec<u64>,
-    /// Contents of each frame, in a word: a column for tests, empty unless asked for.
+    /// A word for the contents of each frame: a column for tests, empty unless asked for.
     contents: Vec<u64>,
-    /// Pageblocks of which a frame has become something else: a column for maps, empty unless somebody watches.
+    /// Pageblocks with a frame whose state has changed: a column for maps, empty unless a map is drawn.
     touched: Vec<bool>,
     /// Facts about whole pageblocks.
     pub blocks: Pageblocks,
@@ -190,7 +190,7 @@ impl FrameTable {
     /// The largest map count that a frame's flags hold.
     pub const MAP_COUNT_MAX: u8 = 3;
 
-    /// A table for the frames below `end`, rounded up to whole blocks of `max_order`, all reserved. Touches none of them.
+    /// A table for the frames below `end`, rounded up to whole blocks of `max_order`, all reserved. Touches no frame's words.
     pub fn new(end: Pfn, pageblock_order: Order, max_order: Order) -> Self {
         assert!(pageblock_order > Order::BASE && pageblock_order <= max_order, "pageblocks are blocks");
         let frames = end.0.next_multiple_of(max_order.frames());
@@ -224,7 +224,7 @@ impl FrameTable {
         if state == 0 { self.get_zero(pfn) } else { unpack(state) }
     }
 
-    /// All-zero is an interior, unless the pageblock says more.
+    /// The state of a frame whose word is 0: an interior, or the head of a free block whose state is in the pageblock's word.
     fn get_zero(&self, pfn: Pfn) -> Frame {
         let block = self.blocks.index(pfn);
         if pfn.is_aligned(self.blocks.order()) && self.block_state[block] != 0 {
@@ -233,8 +233,8 @@ impl FrameTable {
         if self.blocks.zone(pfn).is_some() { Frame::Interior } else { Frame::Reserved }
     }
 
-    /// Says what a frame is from now on, which is on no free list: only the buddy allocator takes it off one. Flags are
-    /// cleared, links stay.
+    /// Sets the state of a frame that is not on a free list: only the buddy allocator takes a block off one. Clears the flags,
+    /// keeps the links.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "most callers know the kind, and then this is a store")]
     pub fn set(&mut self, pfn: Pfn, frame: Frame) {
@@ -251,7 +251,7 @@ impl FrameTable {
         self.state[pfn.0 as usize] = pack(frame);
     }
 
-    /// The order of the allocated block that starts here, if one does.
+    /// The order of the allocated block whose head is this frame, if it is the head of one.
     #[inline]
     pub fn allocated(&self, pfn: Pfn) -> Option<Order> {
         let state = self.state[pfn.0 as usize];
@@ -265,8 +265,8 @@ impl FrameTable {
         }
     }
 
-    /// A free block of `order`, of which [`Self::free_list`] was asked, is taken off its list: its head is an interior, until
-    /// the caller sets its use.
+    /// Clears the state of a free block of `order` that leaves its list, after [`Self::free_list`]: its head is an interior
+    /// until the caller sets its use.
     #[inline]
     pub(crate) fn clear_free(&mut self, pfn: Pfn, order: Order) {
         self.touch(pfn, order);
@@ -278,8 +278,8 @@ impl FrameTable {
         }
     }
 
-    /// An allocated frame, a block of its own that is on no list, goes to a per-CPU list; false, and nothing happens, when
-    /// it is anything else.
+    /// Turns an allocated base frame that is on no list into one of a per-CPU list; returns false and changes nothing if the
+    /// frame is anything else.
     #[inline]
     pub(crate) fn enter_pcp(&mut self, pfn: Pfn, cpu: CpuId, list: MigrateType) -> bool {
         self.touch(pfn, Order::BASE);
@@ -291,8 +291,8 @@ impl FrameTable {
         is_one
     }
 
-    /// A block on a per-CPU list is taken off it, and is the interior of nothing until the caller sets its use: its order, and
-    /// the free list that it goes back to.
+    /// Takes a block off a per-CPU list; returns its order and the free list that it goes back to. The head is the interior of
+    /// nothing until the caller sets its use.
     #[inline]
     pub(crate) fn leave_pcp(&mut self, pfn: Pfn) -> (Order, MigrateType) {
         self.touch(pfn, Order::BASE);
@@ -301,8 +301,8 @@ impl FrameTable {
         (unpack_order(state), MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize))
     }
 
-    /// Takes the base pages of a block of `order` off a CPU's list, if all of them are on it and go back to the same free list;
-    /// nothing happens otherwise.
+    /// Takes the base frames of a block of `order` off a CPU's list, if all of them are on it and go back to one free list;
+    /// else nothing happens.
     pub(crate) fn leave_pcp_together(&mut self, pfn: Pfn, order: Order) -> Option<MigrateType> {
         self.touch(pfn, order);
         let states = &mut self.state[pfn.0 as usize..][..order.frames() as usize];
@@ -331,8 +331,8 @@ impl FrameTable {
         MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize)
     }
 
-    /// Gives the pageblocks of frames from `start` to before `end` to a zone. In those that also hold others, the others
-    /// become reserved.
+    /// Gives the pageblocks of the frames from `start` up to `end` to a zone. Frames outside the range that share a pageblock
+    /// with it become reserved.
     pub(crate) fn reserve_edges(&mut self, start: Pfn, end: Pfn, zone: ZoneIndex) {
         let order = self.blocks.order();
         let first = start.align_down(order);
@@ -345,7 +345,7 @@ impl FrameTable {
         }
     }
 
-    /// Is this the head of a free block of just this order?
+    /// Whether this is the head of a free block of exactly this order.
     #[inline]
     pub fn is_free(&self, pfn: Pfn, order: Order) -> bool {
         let state = if order >= self.blocks.order() {
@@ -356,25 +356,25 @@ impl FrameTable {
         state & (KIND_MASK | ORDER_MASK) == FREE | u64::from(order.0) << ORDER_SHIFT
     }
 
-    /// Is this a folio of anonymous memory of one frame? What nearly every mapping maps.
+    /// Whether this is an anonymous folio of one frame, as nearly every mapped frame is.
     #[inline]
     pub fn is_base_anon(&self, pfn: Pfn) -> bool {
         self.state[pfn.0 as usize] & (KIND_MASK | ORDER_MASK) == ANON
     }
 
-    /// Is it the head of a folio of anonymous memory?
+    /// Whether this is the head of an anonymous folio.
     #[inline]
     pub fn is_anon(&self, pfn: Pfn) -> bool {
         self.state[pfn.0 as usize] & KIND_MASK == ANON
     }
 
-    /// Is it a folio of the page cache?
+    /// Whether this is the head of a folio of the page cache.
     #[inline]
     pub fn is_file(&self, pfn: Pfn) -> bool {
         self.state[pfn.0 as usize] & KIND_MASK == FILE
     }
 
-    /// The order of the block that a head speaks for; of other frames, that of one frame.
+    /// The order of the block whose head has this state; 0 for frames that are not heads.
     pub fn order_of(&self, frame: Frame) -> Order {
         match frame {
             Frame::Free { order, .. }
@@ -389,8 +389,8 @@ impl FrameTable {
         }
     }
 
-    /// A folio that was just allocated becomes anonymous memory, mapped once and in a batch on its way to a list:
-    /// [`Self::set`], the map count and the flags in one store.
+    /// Turns a newly allocated block into an anonymous folio, mapped once and in a CPU's batch of new folios: [`Self::set`],
+    /// the map count and the flags in one store.
     #[inline]
     pub fn set_new_anon(&mut self, pfn: Pfn, (family, vpn): (FamilyId, Vpn), order: Order, to: LruKind) {
         self.touch(pfn, order);
@@ -406,7 +406,7 @@ impl FrameTable {
         self.state[pfn.0 as usize] & flag.mask() != 0
     }
 
-    /// Sets or clears a flag of a frame that is something.
+    /// Sets or clears a flag of a frame whose state is not 0.
     #[inline]
     pub fn mark(&mut self, pfn: Pfn, flag: FrameFlag, on: bool) {
         let state = &mut self.state[pfn.0 as usize];
@@ -414,14 +414,14 @@ impl FrameTable {
         if on { *state |= flag.mask() } else { *state &= !flag.mask() }
     }
 
-    /// How often a folio is mapped, up to [`Self::MAP_COUNT_MAX`], which means that or more.
+    /// Map count of a folio, up to [`Self::MAP_COUNT_MAX`], which means that many or more.
     #[inline]
     pub fn map_count(&self, pfn: Pfn) -> u8 {
         let count = self.state[pfn.0 as usize] >> MAP_COUNT_SHIFT & MAP_COUNT_MASK;
         u8::try_from(count).expect("two bits")
     }
 
-    /// A base page that is mapped once loses its mapping; false, and nothing happens, when it is anything else.
+    /// Takes the only mapping off a base page; returns false and changes nothing if the frame is anything else.
     #[inline]
     pub fn unmap_only(&mut self, pfn: Pfn) -> bool {
         const COUNT: u64 = MAP_COUNT_MASK << MAP_COUNT_SHIFT;
@@ -431,8 +431,8 @@ impl FrameTable {
         is_only
     }
 
-    /// A folio leaves its batch. If others want it, it is on an LRU list from now on, which the caller puts it on: which one,
-    /// and the folio's order.
+    /// Takes a folio out of its CPU's batch; returns its list and order. If the batch's reference is not the last, the folio is
+    /// on an LRU list from now on, on which the caller puts it.
     #[inline]
     pub fn leave_batch(&mut self, pfn: Pfn) -> Option<(LruKind, Order)> {
         const IN_BATCH: u64 = FrameFlag::InBatch.mask();
@@ -448,7 +448,7 @@ impl FrameTable {
         Some((LruKind::of(*state & KIND_MASK == FILE, is_active), unpack_order(*state)))
     }
 
-    /// A folio on an LRU list is on none from now on, the caller taking it off: which one. Nothing when it is on none.
+    /// Clears the LRU flag of a folio that the caller takes off its list, and returns the list; none if the folio is on none.
     #[inline]
     pub fn leave_lru(&mut self, pfn: Pfn) -> Option<LruKind> {
         let state = &mut self.state[pfn.0 as usize];
@@ -458,7 +458,7 @@ impl FrameTable {
         is_listed.then(|| LruKind::of(*state & KIND_MASK == FILE, is_active))
     }
 
-    /// Says how often a folio is mapped.
+    /// Sets the map count of a folio.
     #[inline]
     pub fn set_map_count(&mut self, pfn: Pfn, count: u8) {
         assert!(count <= Self::MAP_COUNT_MAX, "a map count of {count} does not fit");
@@ -482,28 +482,28 @@ impl FrameTable {
         }
     }
 
-    /// Neighbours of a frame on the list that it is on.
+    /// Neighbours of a frame on its list.
     pub fn links(&self, pfn: Pfn) -> Links {
         let in_block = self.state[pfn.0 as usize] == 0 && matches!(self.get(pfn), Frame::Free { .. });
         unpack_links(if in_block { self.block_links[self.blocks.index(pfn)] } else { self.links[pfn.0 as usize] })
     }
 
-    /// The words of one frame, state and links, as they are: for checks.
+    /// The state and links words of one frame, undecoded: for checks.
     pub fn raw(&self, pfn: Pfn) -> (u64, u64) {
         (self.raw_state(pfn), self.raw_links(pfn))
     }
 
-    /// The state word of one frame, as it is: for checks.
+    /// The state word of one frame, undecoded: for checks.
     pub fn raw_state(&self, pfn: Pfn) -> u64 {
         self.state[pfn.0 as usize]
     }
 
-    /// The links word of one frame, as it is: for checks.
+    /// The links word of one frame, undecoded: for checks.
     pub fn raw_links(&self, pfn: Pfn) -> u64 {
         self.links[pfn.0 as usize]
     }
 
-    /// The words of the pageblock that holds a frame, state and links, as they are: for checks.
+    /// The state and links words of a frame's pageblock, undecoded: for checks.
     pub fn raw_block(&self, pfn: Pfn) -> (u64, u64) {
         let block = self.blocks.index(pfn);
         (self.block_state[block], self.block_links[block])
@@ -531,49 +531,49 @@ impl Threads<'_> {
         unpack_links(self.words[(pfn.0 >> self.shift) as usize])
     }
 
-    /// Gives a frame both neighbours.
+    /// Sets both neighbours of a frame.
     #[inline]
     pub fn set(&mut self, pfn: Pfn, links: Links) {
         self.words[(pfn.0 >> self.shift) as usize] = u64::from(links.next.0) << NEXT_SHIFT | u64::from(links.prev.0);
     }
 
-    /// Gives a frame another neighbour towards the head.
+    /// Sets the neighbour of a frame towards the head.
     #[inline]
     pub fn set_prev(&mut self, pfn: Pfn, prev: Pfn) {
         let word = &mut self.words[(pfn.0 >> self.shift) as usize];
         *word = *word & NEXT_MASK | u64::from(prev.0);
     }
 
-    /// Gives a frame another neighbour towards the tail.
+    /// Sets the neighbour of a frame towards the tail.
     #[inline]
     pub fn set_next(&mut self, pfn: Pfn, next: Pfn) {
         let word = &mut self.words[(pfn.0 >> self.shift) as usize];
         *word = *word & !NEXT_MASK | u64::from(next.0) << NEXT_SHIFT;
     }
 
-    /// Back to all-zero.
+    /// Sets the links of a frame to 0.
     #[inline]
     pub fn clear(&mut self, pfn: Pfn) {
         self.words[(pfn.0 >> self.shift) as usize] = 0;
     }
 }
 
-/// A flag of a frame beside what it is.
+/// A flag of a frame, kept beside its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameFlag {
-    /// On an LRU list (`PG_lru`); or it stands for a page of a kernel that was on one, and is not reclaimed here.
+    /// On an LRU list (`PG_lru`); or standing for a kernel page that was on one in a recording, and is not reclaimed here.
     OnLru,
-    /// On, or to be put on, an active one (`PG_active`).
+    /// On an active list, or to be put on one (`PG_active`).
     Active,
-    /// In a CPU's batch of folios on their way to the LRU lists, which holds a reference.
+    /// In a CPU's batch of folios on their way to the LRU lists; the batch holds a reference.
     InBatch,
-    /// The batch's reference is the last.
+    /// The batch's reference to the folio is the last one.
     Dropped,
-    /// Used since it was last looked at, other than through a page table (`PG_referenced`).
+    /// Accessed since reclaim last looked at it, other than through a page table (`PG_referenced`).
     Referenced,
-    /// A task works on the folio, and others wait or turn away (`PG_locked`).
+    /// A task works on the folio; others wait for it or pass it by (`PG_locked`).
     Locked,
-    /// Of a folio of anonymous memory: somebody has a reference to it beside those who map it, and will keep that.
+    /// An anonymous folio with a long-term reference beside its mappings (`FOLL_LONGTERM`).
     Pinned,
 }
 

@@ -1,7 +1,7 @@
-//! Linux: none; this is what caches do by themselves.
+//! Linux: none; the traffic between CPU caches.
 //!
-//! A cache line that several CPUs write moves between them, one access after the other: who asks while others are served
-//! waits for his turn.
+//! A cache line that several CPUs write moves between them, one access after the other: a CPU waits until the accesses
+//! before its own are served.
 
 use units::{CpuId, Picos, Time};
 
@@ -10,22 +10,22 @@ use crate::{
     cx::Cx,
 };
 
-/// CPUs do not act in perfect order: one may be behind another by a quantum, 2 us by default, and a step, and has a right
-/// to the turns that the other left.
+/// CPUs are not simulated in perfect order: one may be behind another by a quantum (2 us by default) and a step, and may
+/// still use the turns that the other left.
 const SLACK: Picos = Picos::from_micros(4);
 
 /// A cache line.
 #[derive(Clone, Debug, Default)]
 pub struct CacheLine {
-    /// The CPU that has the line.
+    /// The CPU whose cache holds the line.
     last: Option<CpuId>,
-    /// When everybody who has asked so far is served.
+    /// When all accesses asked for so far are served.
     free_at: Time,
 }
 
 impl CacheLine {
-    /// A step has written to the line so many times, and other CPUs are at it too: each access is a transfer, unless nobody
-    /// else had the line since this CPU did.
+    /// Charges `times` writes of a step to the line. Each write is a transfer, unless this CPU still holds the line from
+    /// its last access.
     pub fn access(&mut self, cx: &mut Cx<'_>, times: u64, cause: Cause) {
         let start = cx.now();
         if self.last.replace(cx.cpu()).is_none_or(|last| last == cx.cpu()) {
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::{cost::Prices, event::Counters};
 
-    /// So many accesses by a CPU at an instant; how long they took, in nanoseconds.
+    /// Duration in ns of `times` writes by a CPU at an instant.
     fn access(line: &mut CacheLine, cpu: u32, at: u64, times: u64) -> u64 {
         let prices = Prices::new(|_| Picos::from_nanos(50));
         let mut counters = Counters::default();

@@ -5,7 +5,7 @@ use units::Pfn;
 
 use crate::frame::{FrameTable, Links, NIL, Threads};
 
-/// A doubly linked list of frames. Whoever holds it knows which column of links it is threaded through.
+/// A doubly linked list of frames. The list's owner passes the column of links that the list is threaded through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {
     head: Pfn,
@@ -25,13 +25,13 @@ impl List {
         Self { head, tail, len }
     }
 
-    /// How many frames are on it.
+    /// Number of frames on the list.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether none is.
+    /// Whether the list has no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -95,12 +95,12 @@ impl List {
         self.len += count(pfns);
     }
 
-    /// Takes off frames that are on this list: those that are neighbours there together.
+    /// Takes frames off the list; frames that are neighbours on it leave together.
     pub fn remove_all(&mut self, mut threads: Threads<'_>, pfns: &[Pfn]) {
-        // The links of all of them are read before any is followed, so that memory brings them at the same time.
+        // The links of all frames are read before any is followed, so that memory brings them at the same time.
         std::hint::black_box(pfns.iter().fold(0, |seen, pfn| seen ^ threads.get(*pfn).prev.0));
         let mut left = pfns;
-        // Bound: each turn takes off a frame at least.
+        // Bound: each turn takes off at least one frame.
         while let [first, rest @ ..] = left {
             let ends = threads.get(*first);
             let rises = rest.first() == Some(&ends.prev);
@@ -121,7 +121,8 @@ impl List {
         }
     }
 
-    /// Makes two frames neighbours, or ends of the list, between which those from `head` to `tail` were.
+    /// Closes the gap that the frames from `head` to `tail` leave: joins the frames on both sides, which may be the
+    /// list's ends.
     fn join(&mut self, threads: &mut Threads<'_>, (prev, head): (Pfn, Pfn), (next, tail): (Pfn, Pfn)) {
         if prev == NIL {
             assert!(self.head == head, "frame {head} is not on this list");
@@ -137,7 +138,7 @@ impl List {
         }
     }
 
-    /// Puts a frame right before one that is on this list, on the side of the head.
+    /// Inserts a frame before another frame of this list, towards the head.
     pub fn insert_before(&mut self, mut threads: Threads<'_>, at: Pfn, pfn: Pfn) {
         let prev = threads.get(at).prev;
         if prev == NIL {
@@ -200,7 +201,7 @@ impl List {
         Some(pfn)
     }
 
-    /// Makes a frame that is on this list its head; those before it follow the tail, in their order.
+    /// Makes a frame of this list its head; the frames before it follow the tail, in their order.
     pub fn rotate_to(&mut self, mut threads: Threads<'_>, pfn: Pfn) {
         let Links { prev, .. } = threads.get(pfn);
         if prev == NIL {

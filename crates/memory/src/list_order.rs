@@ -1,18 +1,18 @@
 //! Linux: list_head and list_lru, where order is all that counts (v6.1).
-//! Differs: runs of places in the order of arrival, so that whoever is on it can leave from anywhere, and a walk can go on
-//! behind a place whose owner has left.
+//! Differs: runs of places in the order of arrival. An entry can leave from anywhere, and a walk can go on behind a place
+//! whose entry has left.
 
 use std::collections::VecDeque;
 
-/// Places of a run: as many as a word has bits.
+/// Places in a run: the bits of a word.
 const RUN: u32 = u64::BITS;
 
-/// Things in the order in which they came. Each knows its place.
+/// Entries in the order in which they came. The owner of an entry keeps its place.
 #[derive(Clone, Debug)]
 pub struct Ordered<T> {
     /// By place; a run that nobody is in any more takes no memory but its entry, and none while it is the first.
     runs: VecDeque<Option<Box<Run<T>>>>,
-    /// Number of the first of them: its places begin at `first_run * 64`.
+    /// Number of the first run: its places begin at `first_run * 64`.
     first_run: u64,
     next: u64,
     len: u64,
@@ -20,18 +20,18 @@ pub struct Ordered<T> {
 
 #[derive(Clone, Debug)]
 struct Run<T> {
-    /// A bit for each place that is taken.
+    /// One bit for each place that holds an entry.
     taken: u64,
     things: [Option<T>; RUN as usize],
 }
 
-/// Number of the run that a place is in, and where it is there.
+/// Number of the run that holds a place, and the place's index in that run.
 fn split(place: u64) -> (u64, usize) {
     (place / u64::from(RUN), usize::try_from(place % u64::from(RUN)).expect("a run is short"))
 }
 
 impl<T: Copy> Run<T> {
-    /// The first at a place of the run or behind it.
+    /// The first entry of the run at index `at` or behind it.
     fn from(&self, at: usize) -> Option<(usize, T)> {
         let at = at + (self.taken >> at).trailing_zeros() as usize;
         Some((at, (*self.things.get(at)?)?))
@@ -76,7 +76,7 @@ impl<T: Copy> Ordered<T> {
         self.len -= 1;
         if run.taken == 0 {
             *entry = None;
-            // Bound: each turn gives up a run.
+            // Bound: each turn drops a run.
             while let Some(None) = self.runs.front() {
                 self.runs.pop_front();
                 self.first_run += 1;
@@ -93,7 +93,7 @@ impl<T: Copy> Ordered<T> {
     pub fn from(&self, place: u64) -> Option<(u64, T)> {
         let (number, at) = split(place.max(self.first_run * u64::from(RUN)));
         let skip = usize::try_from(number - self.first_run).expect("memory holds the runs");
-        // Bound: the runs; those that are empty are as long ago as their neighbours.
+        // Bound: the runs; an empty run costs one pointer to pass.
         (number..).zip(self.runs.iter().skip(skip)).find_map(|(run, things)| {
             let from = if run == number { at } else { 0 };
             let (at, what) = things.as_ref()?.from(from)?;

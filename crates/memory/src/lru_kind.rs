@@ -1,5 +1,5 @@
 //! Linux: `enum lru_list`, include/linux/mmzone.h (v6.1).
-//! Differs: without the list of what cannot be evicted.
+//! Differs: no unevictable list.
 
 use rules::variant::NewAnon;
 use serde::Serialize;
@@ -7,13 +7,13 @@ use serde::Serialize;
 /// An LRU list (`enum lru_list`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum LruKind {
-    /// Anonymous memory to be looked at next.
+    /// Anonymous memory that reclaim scans.
     InactiveAnon,
-    /// Anonymous memory in use.
+    /// Anonymous memory that is in use.
     ActiveAnon,
-    /// Pages of files to be looked at next.
+    /// Pages of files that reclaim scans.
     InactiveFile,
-    /// Pages of files in use.
+    /// Pages of files that are in use.
     ActiveFile,
 }
 
@@ -32,7 +32,7 @@ impl LruKind {
         }
     }
 
-    /// Is it a list of file pages?
+    /// Whether this is a list of file pages.
     pub const fn is_file(self) -> bool {
         matches!(self, Self::InactiveFile | Self::ActiveFile)
     }
@@ -43,7 +43,7 @@ impl LruKind {
         Self::of(false, matches!(rule, NewAnon::Active))
     }
 
-    /// Is it an active list?
+    /// Whether this is an active list.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::ActiveAnon | Self::ActiveFile)
     }

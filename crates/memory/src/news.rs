@@ -1,5 +1,5 @@
 //! Linux: wake_up() and send_sig(), wherever they are called.
-//! Differs: what a step has brought about for others is told at its end, all from one place.
+//! Differs: what a step has brought about for other tasks is told at its end, all in one place.
 
 use units::{NodeId, Pfn};
 
@@ -15,7 +15,7 @@ macro_rules! daemons {
         pub enum Daemon { $($(#[doc = $about])* $daemon,)* }
 
         impl Daemon {
-            /// Every one, in the order in which they are started, and in which those are told that one step has woken.
+            /// Every daemon, in the order in which they are started, and in which those woken by one step are told.
             pub const ALL: &[Self] = &[$(Self::$daemon,)*];
         }
     };
@@ -30,13 +30,14 @@ daemons! {
     Kcompactd,
     /// Makes huge pages of base pages.
     Khugepaged,
-    /// Allocates huge pages of a node for faults, by a rule; as nice as khugepaged, whose work it is.
+    /// Allocates huge pages of a node for faults (rule `thp_requests`); has khugepaged's nice level, as it takes over
+    /// its work.
     ThpThread,
-    /// Tells a hypervisor which blocks are free: a worker of the kernel's queue for such things.
+    /// Tells a hypervisor which blocks are free: a worker of the kernel's work queue.
     Reporter,
-    /// Takes idle objects out of a CPU's arrays of SLAB: a worker of each CPU.
+    /// Takes idle objects out of a CPU's arrays of SLAB: one worker per CPU.
     CacheReap,
-    /// Takes memory from a guest for its host: another such worker.
+    /// Takes memory from a guest for its host: a worker of the kernel's work queue.
     Balloon,
 }
 
@@ -49,14 +50,14 @@ pub enum News {
     Killed(SpaceId),
     /// A folio that a task waits for is unlocked.
     Unlocked(Pfn),
-    /// A node's kswapd has come to the end of a pass, or has nothing to do (`pfmemalloc_wait`).
+    /// A node's kswapd has finished a pass, or has nothing to do (`pfmemalloc_wait`).
     Passed(NodeId),
-    /// A task is to run on a node, where its memory is, from now on (`migrate_task_to`).
+    /// A task is to run from now on on the node of its memory (`migrate_task_to`).
     Prefers(ControlId, NodeId),
 }
 
 impl News {
-    /// Of one step, those come first that have a lower rank.
+    /// Rank by which the news of one step is told, lowest first.
     fn rank(self) -> (u8, Option<Daemon>) {
         match self {
             Self::Woken(daemon, _) => (0, Some(daemon)),
@@ -76,40 +77,40 @@ impl Memory {
         }
     }
 
-    /// Is there anything that others have to hear of? Next to no step leaves any.
+    /// Whether there is news that is not told yet. Few steps leave any.
     #[inline]
     pub fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// All of it since this was last asked, in the order in which others hear of it.
+    /// Takes all news since the last call, in the order in which it is told.
     pub fn take_news(&mut self) -> Vec<News> {
         let mut news = std::mem::take(&mut self.news);
         news.sort_by_key(|news| news.rank());
         news
     }
 
-    /// Has a kernel thread of any node been woken, and is that news not told yet?
+    /// Whether a kernel thread of any node was woken and that news is not told yet.
     pub fn has_woken(&self, daemon: Daemon) -> bool {
         self.news.iter().any(|news| matches!(news, News::Woken(woken, _) if *woken == daemon))
     }
 
-    /// The nodes whose thread of a kind has been woken, for who steps one mechanism alone.
+    /// Takes the nodes whose thread of this kind was woken: for callers that step one mechanism alone.
     pub fn take_woken(&mut self, daemon: Daemon) -> Vec<NodeId> {
         self.take_of(|news| if let News::Woken(woken, node) = news { (woken == daemon).then_some(node) } else { None })
     }
 
-    /// The processes that were chosen, for who steps one mechanism alone.
+    /// Takes the processes chosen by the OOM killer: for callers that step one mechanism alone.
     pub fn take_killed(&mut self) -> Vec<SpaceId> {
         self.take_of(|news| if let News::Killed(space) = news { Some(space) } else { None })
     }
 
-    /// The folios that were unlocked, for who steps one mechanism alone.
+    /// Takes the folios that were unlocked: for callers that step one mechanism alone.
     pub fn take_unlocked(&mut self) -> Vec<Pfn> {
         self.take_of(|news| if let News::Unlocked(pfn) = news { Some(pfn) } else { None })
     }
 
-    /// The nodes whose kswapd has come to the end of a pass, for who steps one mechanism alone.
+    /// Takes the nodes whose kswapd has finished a pass: for callers that step one mechanism alone.
     pub fn take_passed(&mut self) -> Vec<NodeId> {
         self.take_of(|news| if let News::Passed(node) = news { Some(node) } else { None })
     }

@@ -19,17 +19,17 @@ use crate::{
     zone_state::ZoneState,
 };
 
-/// How long a node's limit of pages moved to it counts.
+/// Interval in which pages moved to a node are counted.
 // migrate_interval_millisecs, mm/migrate.c (v3.10).
 const LIMIT_INTERVAL: Picos = Picos::from_micros(100_000);
-/// How many pages may move to a node in that time.
+/// Most pages that may move to a node in one interval.
 // ratelimit_pages, mm/migrate.c (v3.10): 128 MiB.
 const LIMIT_PAGES: u64 = 128 << (20 - 12);
-/// How long a full interval keeps scans away after its end.
+/// For how long after a full interval no scans make entries hint.
 // pteupdate_interval_millisecs, mm/migrate.c (v3.10).
 const SCANS_AGAIN: Picos = Picos::from_micros(1_000_000);
 
-/// How many pages have moved to a node lately (`numabalancing_migrate_*` of `pg_data_t`, up to 4.18).
+/// Pages moved to a node in the present interval (`numabalancing_migrate_*` of `pg_data_t`, up to 4.18).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MoveLimit {
     until: Time,
@@ -56,12 +56,12 @@ impl MoveLimit {
     }
 }
 
-/// A node of the machine, and what it keeps of its own (`pg_data_t`).
+/// A node of the machine, and its state (`pg_data_t`).
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The node's number.
     pub id: NodeId,
-    /// The node's zones with memory, lowest first: the first, and one past the last.
+    /// The node's zones with memory, lowest first: its first zone, and one past its last.
     zones: Range<ZoneIndex>,
     /// The node's distance to each node of the machine, in their order; 10 to itself.
     distance: Vec<u32>,
@@ -108,7 +108,7 @@ impl Node {
         (self.zones.start.0..self.zones.end.0).map(ZoneIndex)
     }
 
-    /// Where they are among all zones.
+    /// Positions of the node's zones among all zones.
     pub(crate) fn zone_range(&self) -> Range<usize> {
         self.zones.start.position()..self.zones.end.position()
     }
@@ -149,12 +149,12 @@ impl Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zonelist {
     by_highest: [Vec<ZoneIndex>; ZoneKind::ALL.len()],
-    /// How many of each, from the first, are the node's own.
+    /// Number of zones of the node itself, at the front of each list.
     own: [usize; ZoneKind::ALL.len()],
 }
 
 impl Zonelist {
-    /// The zones of a request.
+    /// The zones that may serve a request.
     #[inline]
     pub fn zones(&self, highest: ZoneKind, this_node_only: bool) -> &[ZoneIndex] {
         let zones = &self.by_highest[highest as usize];
@@ -162,7 +162,7 @@ impl Zonelist {
     }
 }
 
-/// Zonelists of a machine's nodes; `build_all_zonelists`. `zones`: all zones with memory, each with its node and its kind.
+/// The zonelist of each node; `build_all_zonelists`. `zones`: all zones with memory, each with its node and its kind.
 pub(crate) fn zonelists(machine: &MachineSpec, zones: &[(NodeId, ZoneKind)]) -> Vec<Zonelist> {
     let mut loads = vec![0; machine.nodes.len()];
     let list = |(position, local): (usize, &NodeSpec)| {
@@ -191,7 +191,7 @@ pub fn homes(machine: &MachineSpec, nodes: &PerNode<Node>) -> Vec<[ZoneIndex; Zo
     homes
 }
 
-/// Nodes with memory by distance from `local`, itself first; `build_zonelists` and `find_next_best_node`.
+/// Nodes with memory by distance from `local`, `local` first; `build_zonelists` and `find_next_best_node`.
 fn node_order(machine: &MachineSpec, local: usize, loads: &mut [u64]) -> Vec<usize> {
     let nodes = &machine.nodes;
     let distance = |to: usize| u64::from(nodes[local].distance[to]);
@@ -201,7 +201,7 @@ fn node_order(machine: &MachineSpec, local: usize, loads: &mut [u64]) -> Vec<usi
     if left.remove(&local) {
         order.push(local);
     }
-    // Bounded by the nodes: each round takes one.
+    // Bound: each round takes one node.
     while let Some(best) = left.iter().copied().min_by_key(|node| {
         let penalty = u64::from(*node < local) + u64::from(!nodes[*node].cpus.is_empty());
         (distance(*node) + penalty, loads[*node], *node)

@@ -5,27 +5,27 @@
 use serde::Serialize;
 use units::{Mobility, Order, Pfn};
 
-/// The use of a pageblock, and of each free list (`enum migratetype`).
+/// The type of a pageblock, and of each free list (`enum migratetype`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum MigrateType {
     /// Frames that stay where they are.
     Unmovable,
-    /// Frames that can be migrated; what every pageblock is at first.
+    /// Frames that can be migrated; the type of every pageblock at boot.
     Movable,
-    /// Frames that can be given back under pressure.
+    /// Frames that can be freed under pressure.
     Reclaimable,
     /// Kept for atomic requests of higher orders (4.4 and later).
     HighAtomic,
-    /// Kept for those who would else get nothing (up to 4.3).
+    /// Kept for requests that would fail otherwise (up to 4.3).
     Reserve,
     /// Kept for contiguous allocations, lent to movable frames.
     Cma,
-    /// Being emptied; nothing is allocated from it.
+    /// Isolated while the pageblock is emptied; nothing is allocated from it.
     Isolate,
 }
 
 impl MigrateType {
-    /// How many there are.
+    /// Number of types.
     pub const COUNT: usize = 7;
     /// Every type, in the order of declaration.
     pub const ALL: [Self; Self::COUNT] =
@@ -47,13 +47,14 @@ impl MigrateType {
         }
     }
 
-    /// Is it one of those that requests ask for, whose blocks merge with each other (`migratetype_is_mergeable`)?
+    /// Whether requests ask for this type: free blocks of such types merge with each other
+    /// (`migratetype_is_mergeable`).
     #[inline]
     pub const fn is_requestable(self) -> bool {
         self.mobility().is_some()
     }
 
-    /// The mobility of the frames that it is for, where requests ask for it.
+    /// The mobility of the requests that ask for this type, if any do.
     #[inline]
     pub const fn mobility(self) -> Option<Mobility> {
         match self {
@@ -99,7 +100,7 @@ const NO_ZONE: u16 = ZoneIndex::NONE.0;
 struct Facts {
     zone: u16,
     migrate_type: MigrateType,
-    /// Compaction found nothing here lately (`PB_migrate_skip`).
+    /// Compaction found nothing in the pageblock lately (`PB_migrate_skip`).
     skip: bool,
 }
 
@@ -116,7 +117,7 @@ impl Pageblocks {
         Self { order, facts: vec![Facts { zone: NO_ZONE, migrate_type: MigrateType::Movable, skip: false }; count] }
     }
 
-    /// Their order (`pageblock_order`).
+    /// Order of a pageblock (`pageblock_order`).
     #[inline]
     pub fn order(&self) -> Order {
         self.order
@@ -125,7 +126,7 @@ impl Pageblocks {
     /// The number of the pageblock that holds a frame.
     #[inline]
     pub fn index(&self, pfn: Pfn) -> usize {
-        // An order is less than the bits of a frame number, and to say so is cheaper than to check it.
+        // An order is less than the bits of a frame number: `wrapping_shr` saves the check.
         pfn.0.wrapping_shr(self.order.0.into()) as usize
     }
 
@@ -135,33 +136,33 @@ impl Pageblocks {
         self.facts[self.index(pfn)].migrate_type
     }
 
-    /// Says what the pageblock of a frame is for.
+    /// Sets the migrate type of a frame's pageblock.
     pub fn set_migrate_type(&mut self, pfn: Pfn, to: MigrateType) {
         let index = self.index(pfn);
         self.facts[index].migrate_type = to;
     }
 
-    /// Has compaction found nothing in the pageblock of a frame lately (`get_pageblock_skip`)?
+    /// Whether compaction found nothing in the frame's pageblock lately (`get_pageblock_skip`).
     #[inline]
     pub fn skip(&self, pfn: Pfn) -> bool {
         self.facts[self.index(pfn)].skip
     }
 
-    /// Says whether it has.
+    /// Sets or clears the skip mark of a frame's pageblock.
     #[inline]
     pub fn set_skip(&mut self, pfn: Pfn, skip: bool) {
         let index = self.index(pfn);
         self.facts[index].skip = skip;
     }
 
-    /// The zone whose allocator manages the pageblock of a frame, or some of it.
+    /// The zone whose buddy allocator manages the frame's pageblock, or part of it.
     #[inline]
     pub fn zone(&self, pfn: Pfn) -> Option<ZoneIndex> {
         let zone = self.facts[self.index(pfn)].zone;
         (zone != NO_ZONE).then_some(ZoneIndex(zone))
     }
 
-    /// Both at once: the zone, [`ZoneIndex::NONE`] if there is none, and the type of the pageblock of a frame.
+    /// The zone ([`ZoneIndex::NONE`] if there is none) and the type of a frame's pageblock, read together.
     #[inline]
     pub(crate) fn zone_and_type(&self, pfn: Pfn) -> (ZoneIndex, MigrateType) {
         let Facts { zone, migrate_type, .. } = self.facts[self.index(pfn)];

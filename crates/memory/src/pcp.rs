@@ -1,5 +1,5 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.18).
-//! Differs: `high` within its bounds is left to the kernel.
+//! Differs: the tuning of `high` between its bounds is left to the kernel.
 
 pub mod lists;
 pub mod stack;
@@ -20,12 +20,12 @@ pub struct PcpLimits {
     pub high: PcpHigh,
 }
 
-/// Frames at which a CPU's list gives some back.
+/// Frames at which a CPU's list gives some back to the buddy allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PcpHigh {
-    /// So many frames on every CPU, always.
+    /// The same number of frames on every CPU, at all times.
     Fixed(Frames),
-    /// Each CPU has its own, which the kernel moves between these bounds (6.7 and later).
+    /// A number of each CPU's own, which the kernel tunes between these bounds (6.7 and later).
     Tuned {
         /// Lower bound, `high_min`.
         min: Frames,
@@ -38,11 +38,11 @@ pub enum PcpHigh {
 // pageset_set_high, mm/page_alloc.c (v5.10): PAGE_SHIFT * 8.
 const FRACTION_BATCH_MAX: u64 = 96;
 
-/// `high_max` is one part in this many of the zone, before the division among CPUs.
+/// `high_max` of all CPUs together is one part in this many of the zone.
 // MIN_PERCPU_PAGELIST_HIGH_FRACTION, mm/page_alloc.c (v6.7).
 const HIGH_MAX_PART: u64 = 8;
 
-/// The limits in a zone of `managed` frames whose low mark is `low`, shared by `cpus` CPUs (at least 1).
+/// The limits in a zone of `managed` frames whose Low mark is `low`, shared by `cpus` CPUs (at least 1).
 ///
 /// `zone_set_pageset_high_and_batch` and `zone_highsize`, mm/page_alloc.c (v6.1, v6.7); `pageset_set_high_and_batch`
 /// (v3.9 to v5.10).
@@ -72,7 +72,8 @@ pub fn limits(managed: Frames, low: Frames, cpus: u64, settings: &Settings, rule
     }
 }
 
-/// One less than a power of two near a 4096th of the zone; 0 in a small zone. `zone_batchsize`, mm/page_alloc.c.
+/// The batch before rounding: one less than a power of two near a 4096th of the zone; 0 in a small zone.
+/// `zone_batchsize`, mm/page_alloc.c.
 fn batch_step(managed: Frames, limit: Frames) -> Frames {
     let quarter = (managed.0 / 1024).min(limit.0) / 4;
     let quarter = quarter.max(1);

@@ -1,5 +1,5 @@
 //! Linux: arrays of `MAX_NUMNODES` or `nr_node_ids` entries (v6.1): `node_data`, `kmem_cache.node`, `shrinker.nr_deferred`.
-//! Differs: numbers that no node has take no room.
+//! Differs: node numbers that the machine lacks take no room.
 
 use std::ops::{Index, IndexMut};
 
@@ -17,12 +17,12 @@ impl<T> PerNode<T> {
         Self(ids.zip(machine.nodes.iter().map(of)).collect())
     }
 
-    /// How many nodes the machine has.
+    /// Number of nodes.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// That of each node, in the order of the machine.
+    /// Each node's number and value, in the order of the machine.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (NodeId, &T)> {
         self.0.iter().map(|(id, of)| (*id, of))
     }
@@ -37,7 +37,7 @@ impl<T> PerNode<T> {
         self.0.iter().map(|(id, _)| *id)
     }
 
-    /// Nearly always a node's number is its place too.
+    /// Position of a node's value. Nearly always that is the node's number.
     #[inline]
     pub fn place(&self, node: NodeId) -> usize {
         let guess = node.0 as usize;

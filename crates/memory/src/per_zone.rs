@@ -1,11 +1,11 @@
 //! Linux: what `struct zone` holds for each mechanism, include/linux/mmzone.h (v6.1).
-//! Differs: a mechanism keeps its part by itself.
+//! Differs: a mechanism keeps its own part of a zone.
 
 use std::ops::{Deref, DerefMut, Index, IndexMut};
 
 use crate::{node::Node, pageblock::ZoneIndex};
 
-/// Something of each zone with memory: by node, lowest first.
+/// A value for each zone with memory: by node, lowest zone first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerZone<T>(Vec<T>);
 
@@ -32,7 +32,7 @@ impl<T> PerZone<T> {
     }
 }
 
-/// A question to all zones together is asked of a slice.
+/// Methods over all zones together are those of a slice.
 impl<T> Deref for PerZone<T> {
     type Target = [T];
 

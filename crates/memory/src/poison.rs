@@ -1,10 +1,10 @@
 //! Linux: mm/page_poison.c and want_init_on_free() (v5.11 to v6.1); virtballoon_validate() in
 //! drivers/virtio/virtio_balloon.c (v5.8), and QEMU's virtio_balloon_handle_report().
-//! Differs: a page of which nobody knows whether it is in a cache costs what clearing it costs, to poison as to check: assumed;
-//! what compaction takes from free lists is neither checked nor poisoned; a page for a user is cleared again with init_on_free.
+//! Differs: poisoning and checking a page cost as much as clearing it: assumed, as the CPU caches are not modelled. Blocks that
+//! compaction takes from free lists are neither checked nor poisoned; a page for a user is cleared again with init_on_free.
 //!
-//! A kernel may overwrite what is freed, by a pattern that it looks at when the page is used again, or by zeros. What its host
-//! discards comes back as zeros, so that the pattern would be lost: the device has to know.
+//! A kernel may overwrite freed pages with a pattern, which it checks when the page is allocated, or with zeros. A page that
+//! the host discards comes back as zeros, so the pattern would be lost: the device must know of it.
 
 use rules::zone::Settings;
 use units::{Order, Pfn};
@@ -15,13 +15,13 @@ use crate::{
     frame::{Frame, FrameTable},
 };
 
-/// The pattern that a kernel writes over pages that are freed, those that it has at boot too.
+/// What a kernel writes over freed pages, and at boot over all free pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFree {
     /// Nothing.
     #[default]
     Nothing,
-    /// A pattern (`page_poison=1`), which goes before zeros.
+    /// A pattern (`page_poison=1`); it has precedence over zeros.
     Poison,
     /// Zeros (`init_on_free=1`).
     Zero,
@@ -37,7 +37,7 @@ impl OnFree {
     }
 }
 
-/// The contents of a poisoned frame, where contents are kept.
+/// The contents of a poisoned frame, where the table keeps contents.
 // PAGE_POISON, include/linux/poison.h (v6.1).
 pub const PATTERN: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
@@ -63,7 +63,7 @@ impl Memory {
 
     #[inline(never)]
     fn overwrite(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
-        // Not all that is freed was in use: what comes out of a balloon is not there.
+        // A freed block need not be backed by the host: pages out of a balloon are not.
         self.access_through_host(cx, pfn, order);
         self.clear(cx, pfn, order);
         if self.on_free == OnFree::Poison {
@@ -71,7 +71,7 @@ impl Memory {
         }
     }
 
-    /// A block was just allocated (`kernel_unpoison_pages`).
+    /// Checks a block that was just allocated (`kernel_unpoison_pages`).
     #[inline]
     pub(crate) fn check_poison(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
         if self.on_free == OnFree::Poison {
@@ -85,15 +85,15 @@ impl Memory {
             let content = self.frames.content(pfn);
             assert_eq!(content, PATTERN, "frame {pfn} was poisoned when it was freed");
         }
-        // The kernel reads all of it.
+        // The kernel reads the whole block.
         self.clear(cx, pfn, order);
     }
 
-    /// Poisons from now on, and what is free already: for tests.
+    /// Turns poisoning on, and poisons all free blocks: for tests.
     pub fn poison(&mut self) {
         (self.on_free, self.device_knows_poison) = (OnFree::Poison, true);
         let mut at = Pfn(0);
-        // Bound: each block is at least a frame.
+        // Bound: each block has at least one frame.
         while at.0 < self.frames.len() {
             let frame = self.frames.get(at);
             let order = self.frames.order_of(frame);

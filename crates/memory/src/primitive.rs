@@ -1,7 +1,7 @@
 //! Linux: arch/x86/mm/fault.c, arch/x86/mm/tlb.c (v6.1).
-//! Differs: nothing is flushed; it is priced.
+//! Differs: TLB flushes are only priced.
 //!
-//! The operations that faults and system calls on address spaces are made of. They charge themselves.
+//! The operations that faults and system calls on address spaces are made of. Each charges its own price.
 
 use units::{Bytes, Order, Picos, Vpn};
 
@@ -11,7 +11,7 @@ use crate::{
     frame::SpaceId,
 };
 
-/// Up to so many pages are flushed from the TLB one by one; for more, all of it is flushed.
+/// Most pages that are flushed from the TLB one by one; for more pages the whole TLB is flushed.
 // tlb_single_page_flush_ceiling, arch/x86/mm/tlb.c (v3.17 and later).
 const FLUSH_ONE_BY_ONE_MAX: u64 = 33;
 
@@ -20,7 +20,7 @@ pub fn bad_access(cx: &mut Cx) {
     cx.work(Work::Trap, 1);
 }
 
-/// Entering the kernel for a page fault in a mapping, and leaving it. Only these are counted (`handle_mm_fault`).
+/// Enters the kernel for a page fault in a mapping, and leaves it. Only such faults are counted (`handle_mm_fault`).
 #[inline]
 pub fn page_fault(cx: &mut Cx, vpn: Vpn) {
     cx.fault(vpn);
@@ -33,7 +33,7 @@ pub fn page_faults(cx: &mut Cx, vpn: Vpn, n: u64) {
     cx.work(Work::Trap, n);
 }
 
-/// `n` loads or stores of user code that find their page mapped.
+/// Charges `n` loads or stores of user code that find their page mapped.
 #[inline]
 pub fn user_touch(cx: &mut Cx, n: u64) {
     cx.work(Work::UserTouch, n);
@@ -49,7 +49,7 @@ pub fn swap_io(cx: &mut Cx) {
     cx.work(Work::SwapIo, 1);
 }
 
-/// Writing `n` pages that are mapped, all of each, by user code.
+/// Writes `n` mapped pages in user code, every byte of each.
 #[inline]
 pub fn user_fill(cx: &mut Cx, n: u64) {
     cx.work(Work::UserFill, n);
@@ -95,7 +95,7 @@ pub fn enter_slow_path(cx: &mut Cx) {
     cx.work(Work::AllocSlow, 1);
 }
 
-/// Accessing memory of a guest that its host does not back, `n` times, but for what the host clears.
+/// Charges `n` accesses of a guest to memory that its host does not back, without the host's clearing.
 pub(crate) fn host_faults(cx: &mut Cx, n: u64) {
     cx.work(Work::HostExit, n);
     cx.because(Cause::Host, |cx| cx.work(Work::Trap, n));
@@ -172,7 +172,7 @@ pub fn write_ptes(cx: &mut Cx, n: u64) {
     cx.work(Work::PteWrite, n);
 }
 
-/// Looking at `n` frames in search of what can be moved, or of where to.
+/// Looks at `n` frames in search of pages to move, or of free frames.
 #[inline]
 pub fn scan_frames(cx: &mut Cx, n: u64) {
     cx.work(Work::ScanFrame, n);
@@ -183,8 +183,8 @@ pub fn khugepaged_round(cx: &mut Cx) {
     cx.work(Work::LockPair, 2);
 }
 
-/// Looking at a pageblock in search of what can be moved, or of where to: its type, whether to skip it, and so many of its frames
-/// to see which zone it is in.
+/// Looks at a pageblock in search of pages to move, or of free frames: its type, its skip mark, and `frames` of its frames to see
+/// which zone they are in.
 #[inline]
 pub fn scan_block(cx: &mut Cx, frames: u64) {
     cx.work(Work::ScanBlock, 1);
@@ -196,12 +196,12 @@ pub fn flush_tlb_page(cx: &mut Cx, space: SpaceId, pages: u32) {
     cx.flush_tlb_of(space, Some(pages));
 }
 
-/// When TLBs forget an entry that was taken away.
+/// When TLBs forget a page-table entry that was cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlbFlush {
     /// Before anything else is done (`ptep_clear_flush`).
     AtOnce,
-    /// The caller flushes them for all that he has taken away.
+    /// Later, by the caller, for all entries that it has cleared.
     Later,
 }
 
@@ -218,13 +218,13 @@ pub fn flush_tlb_huge(cx: &mut Cx, space: SpaceId) {
     cx.flush_tlb_of(space, None);
 }
 
-/// Storing `n` page-table entries in a table that nobody walks yet: eight to a cache line, and nothing to be locked.
+/// Stores `n` page-table entries in a table that no CPU walks yet: eight to a cache line, without locking.
 #[inline]
 pub fn fill_ptes(cx: &mut Cx, n: u64) {
     cx.work(Work::PteStore, n);
 }
 
-/// Counting `n` mappings of folios, or counting them off (`folio_add_new_anon_rmap`, `folio_remove_rmap_pte` and so on).
+/// Counts `n` mappings of folios, added or removed (`folio_add_new_anon_rmap`, `folio_remove_rmap_pte` and so on).
 #[inline]
 pub fn count_mappings(cx: &mut Cx, n: u64) {
     cx.work(Work::Rmap, n);
@@ -236,13 +236,13 @@ pub fn clear_ptes(cx: &mut Cx, n: u64) {
     cx.work(Work::PteClear, n);
 }
 
-/// Making a block of frames of a folio: each tail frame is written.
+/// Turns a folio back into a block of frames: each tail frame is written.
 #[inline]
 pub fn clear_tails(cx: &mut Cx, order: Order) {
     cx.work(Work::TailFree, u64::from(order.frames() - 1));
 }
 
-/// Counting who maps a folio, frame by frame.
+/// Counts the mappings of a folio, frame by frame.
 #[inline]
 pub fn read_frames(cx: &mut Cx, order: Order) {
     cx.work(Work::TailRead, u64::from(order.frames()));
@@ -254,7 +254,7 @@ pub fn write_tails(cx: &mut Cx, order: Order) {
     cx.work(Work::TailFrame, u64::from(order.frames() - 1));
 }
 
-/// Giving back what one page was charged for, or what a batch of folios was (`mem_cgroup_uncharge_folios`, v6.9).
+/// Gives back the cgroup's charge for one page, or for a batch of folios (`mem_cgroup_uncharge_folios`, v6.9).
 #[inline]
 pub fn uncharge(cx: &mut Cx) {
     cx.work(Work::Uncharge, 1);

@@ -1,10 +1,10 @@
 //! Linux: setup_zone_migrate_reserve(), mm/page_alloc.c (v3.9 to v4.3); reserve_highatomic_pageblock() and
 //! unreserve_highatomic_pageblock(), mm/page_alloc.c (v4.4 to v6.1).
-//! Differs: the limits of 6.8 and later (no reserve in zones of less than a hundred pageblocks, whole pageblocks) are
-//! those before.
+//! Differs: the rules of 6.8 and later (no reserve in zones of less than a hundred pageblocks, whole pageblocks) are not
+//! modelled.
 //!
-//! Pageblocks that are kept: RESERVE ones from the start, for whoever would else get nothing; HIGHATOMIC ones where an
-//! atomic request for more than one frame was served, for those that come after it.
+//! Reserved pageblocks: RESERVE ones from boot on, for requests that would fail otherwise. HIGHATOMIC ones are those in
+//! which an atomic request for more than one frame was served; they are kept for later atomic requests.
 
 use rules::{
     gfp::AllocRequest,
@@ -25,12 +25,13 @@ use crate::{
 // setup_zone_migrate_reserve, mm/page_alloc.c (v4.1).
 const RESERVE_BLOCKS_MAX: u64 = 2;
 
-/// HIGHATOMIC pageblocks are at most one part in this many of a zone, and one more.
+/// HIGHATOMIC pageblocks are at most one part in this many of a zone, plus one pageblock.
 // reserve_highatomic_pageblock, mm/page_alloc.c (v6.1).
 const HIGH_ATOMIC_PART: u64 = 100;
 
 impl ZoneState {
-    /// Makes the first pageblocks without reserved frames RESERVE, as many as hold the Min mark, and others Movable again.
+    /// Makes pageblocks RESERVE, from the zone's first on, until they hold the Min mark; pageblocks with reserved frames
+    /// are left out. Others become Movable again.
     pub(crate) fn setup_migrate_reserve(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, rules: &Variant) {
         let size = frames.blocks.order().frames();
         let wanted = match rules.last_resort {
@@ -66,7 +67,7 @@ impl ZoneState {
         }
     }
 
-    /// Keeps the pageblock of a block that an atomic request just got, for the next.
+    /// Reserves the pageblock of a block that an atomic request just got, for later atomic requests.
     #[inline(never)]
     pub(crate) fn reserve_high_atomic(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, pfn: Pfn, rules: &Variant) {
         let size = u64::from(frames.blocks.order().frames());
@@ -82,7 +83,7 @@ impl ZoneState {
         self.buddy.unlock(cx);
     }
 
-    /// Gives the pageblock of one free HIGHATOMIC block to another type; says whether there was one.
+    /// Gives the pageblock of one free HIGHATOMIC block to another type; returns whether there was one.
     fn unreserve_high_atomic(
         &mut self,
         frames: &mut FrameTable,
@@ -104,8 +105,8 @@ impl ZoneState {
         moved
     }
 
-    /// Changes the type of a pageblock and of its free frames; says whether those were moved. One that reaches beyond the
-    /// zone keeps them where they are.
+    /// Changes the type of a pageblock and of its free frames; returns whether frames were moved. Those of a pageblock
+    /// that reaches beyond the zone stay.
     fn convert(
         &mut self,
         frames: &mut FrameTable,
@@ -124,7 +125,7 @@ impl ZoneState {
     }
 }
 
-/// Is there a frame that will never be free (`pageblock_is_reserved`)?
+/// Whether the pageblock has a frame that will never be free (`pageblock_is_reserved`).
 fn has_reserved(frames: &FrameTable, start: Pfn, end: Pfn) -> bool {
     (start.0..end.0).any(|pfn| frames.get(Pfn(pfn)) == Frame::Reserved)
 }

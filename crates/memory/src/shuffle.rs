@@ -1,8 +1,8 @@
 //! Linux: mm/shuffle.c (v5.5 to v6.1).
 //! Differs: the numbers follow from a seed.
 //!
-//! Puts blocks of the largest order in random places of their free lists: all of them at boot, and each that comes back at one
-//! of the ends.
+//! Puts blocks of the largest order at random places of their free lists: all blocks at boot, and each block that is freed
+//! later at a random end.
 
 use rules::variant::ListEnd;
 use units::Pfn;
@@ -15,15 +15,15 @@ use crate::{
     splitmix::{SPLITMIX_STEP, mix},
 };
 
-/// How often another block is looked for to change places with.
+/// Most tries to find another block to change places with.
 // SHUFFLE_RETRY, mm/shuffle.c.
 const RETRY: u32 = 10;
 
-/// Random numbers of one zone.
+/// The random numbers of one zone.
 #[derive(Clone, Debug)]
 pub struct Shuffle {
     state: u64,
-    /// Bits that were drawn, and how many are left.
+    /// Random bits that are not used yet; `left` is their number.
     bits: u64,
     left: u32,
 }
@@ -39,7 +39,7 @@ impl Shuffle {
         drawn
     }
 
-    /// One end or the other (`shuffle_pick_tail`).
+    /// A random end of the list (`shuffle_pick_tail`).
     pub(crate) fn pick_end(&mut self) -> ListEnd {
         if self.left == 0 {
             (self.bits, self.left) = (self.next(), u64::BITS);
@@ -63,7 +63,7 @@ impl Memory {
     }
 }
 
-/// Each block of the largest order changes places with another one of its type (`__shuffle_zone`).
+/// Exchanges each block of the largest order with a random block of its type (`__shuffle_zone`).
 fn shuffle_zone(
     buddy: &mut Buddy,
     frames: &mut FrameTable,

@@ -1,10 +1,11 @@
 //! Linux: mm/slab_common.c (v6.1), kmem_cache_create() calls in kernel/fork.c, fs/dcache.c, fs/buffer.c, fs/file_table.c,
 //! block/bio.c, fs/ext4/super.c, fs/ext4/extents_status.c, fs/jbd2/journal.c, fs/xfs/xfs_super.c (v4.20) and lib/radix-tree.c.
-//! Differs: caches of like objects are not merged; objects in a slab have no order. The price of an object is part of what
-//! it is for; only slabs are priced here.
+//! Differs: caches of like objects are not merged; objects in a slab have no order. The price of an object is part of the
+//! operation that needs it; only slabs are priced here.
 //!
-//! Kernel objects live in slabs: blocks of frames of one kind of object. Which slab an object comes from, and when an empty one
-//! goes back, is the allocator's, of which a kernel is built with one: `slub.rs`, or `arrays.rs` and what lies idle in `reap.rs`.
+//! Kernel objects live in slabs: blocks of frames for objects of one kind. Which slab an object comes from, and when an empty
+//! slab is freed, is up to the allocator that the kernel is built with: `slub.rs`, or `arrays.rs` with `reap.rs` for idle
+//! objects.
 
 mod arrays;
 pub mod kinds;
@@ -49,8 +50,8 @@ impl Cache {
             Self::XfsBuf => 384,
             Self::Kmalloc512 => 512,
             Self::Kmalloc1k | Self::Biovec64 => 1024,
-            // struct jbd2_inode and struct extent_status (fs/jbd2, fs/ext4, v6.1) have 64 and 40 bytes; struct journal_head
-            // has 112 and, as its slabs are freed by RCU, 8 for the list of free ones.
+            // struct jbd2_inode and struct extent_status (fs/jbd2, fs/ext4, v6.1) have 64 and 40 bytes. struct journal_head has
+            // 112; as its slabs are freed by RCU, the pointer of the free list takes 8 more.
             Self::Jbd2Inode => 64,
             Self::ExtentStatus => 40,
             // An rcu_head, and a pointer each of Landlock and of BPF: 128 per slab of order 0 in /proc/slabinfo of Debian's 6.1.
@@ -63,7 +64,7 @@ impl Cache {
         }
     }
 
-    /// Can its objects be given back under pressure, or will they be soon (`SLAB_RECLAIM_ACCOUNT`, `SLAB_TEMPORARY`)?
+    /// Whether objects of this cache can be reclaimed or are freed soon (`SLAB_RECLAIM_ACCOUNT`, `SLAB_TEMPORARY`).
     const fn is_reclaimable(self) -> bool {
         matches!(
             self,
@@ -77,22 +78,22 @@ impl Cache {
         )
     }
 
-    /// Are its objects made when a slab is (`ctor`)?
+    /// Whether objects are constructed when their slab is made (`ctor`).
     const fn has_constructor(self) -> bool {
         matches!(self, Self::Ext4Inode | Self::RadixTreeNode | Self::XfsInode)
     }
 
-    /// The request to the page allocator for a slab, but for the order.
+    /// The request for the frames of a slab, without its order.
     const fn request(self, node: NodeId) -> AllocRequest {
         match self {
-            // A request that finds none free takes one that was laid aside (`mempool_alloc`).
+            // If no frame is free, an object from the pool's reserve is taken (`mempool_alloc`).
             Self::Bio | Self::Biovec64 | Self::BiovecMax => AllocRequest::gfp_nowait(node),
             _ if self.is_reclaimable() => AllocRequest::gfp_kernel_reclaimable(node),
             _ => AllocRequest::gfp_kernel(node),
         }
     }
 
-    /// Objects in a slab of an order, where they have all of it.
+    /// Most objects in a slab of `order`.
     pub fn objects(self, order: Order) -> u16 {
         let objects = (order.frames() << 12) / self.size();
         u16::try_from(objects).expect("a slab has few objects")
@@ -100,24 +101,24 @@ impl Cache {
 }
 
 impl Slab {
-    /// Has it no room left, as SLUB fills it?
+    /// Whether the slab has no free object left in SLUB.
     fn is_full(self) -> bool {
         self.in_use == self.cache.objects(self.order)
     }
 
-    /// Objects not in use, as SLUB counts them.
+    /// Free objects of the slab in SLUB.
     fn free(self) -> u32 {
         u32::from(self.cache.objects(self.order) - self.in_use)
     }
 }
 
-/// All slabs, as the allocator has them that the kernel is built with.
+/// All slabs of the kernel, by the allocator that it is built with.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum Slabs {
-    /// SLUB's.
+    /// The slabs of SLUB.
     Slub(Slub),
-    /// SLAB's.
+    /// The slabs and arrays of SLAB.
     Slab(Arrays),
 }
 
@@ -142,7 +143,7 @@ impl Slabs {
         self.arrays().map_or(Vec::new(), |arrays| arrays.objects().collect())
     }
 
-    /// SLUB's, if it is that.
+    /// The slabs of SLUB, if the kernel is built with it.
     pub fn slub(&self) -> Option<&Slub> {
         match self {
             Self::Slub(slub) => Some(slub),
@@ -150,7 +151,7 @@ impl Slabs {
         }
     }
 
-    /// SLAB's, if it is that.
+    /// The slabs of SLAB, if the kernel is built with it.
     pub fn arrays(&self) -> Option<&Arrays> {
         match self {
             Self::Slub(_) => None,
@@ -182,7 +183,7 @@ impl Memory {
         }
     }
 
-    /// Gives an object back (`kmem_cache_free`).
+    /// Frees an object (`kmem_cache_free`).
     ///
     /// # Panics
     /// When the slab has no object in use.

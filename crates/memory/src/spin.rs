@@ -1,9 +1,9 @@
 //! Linux: kernel/locking/qspinlock.c, include/linux/spinlock.h (v6.1).
-//! Differs: a lock knows when it was held, not who stands in its queue.
+//! Differs: a lock knows when it was held, not which CPUs stand in its queue.
 //!
-//! Spin locks are held within one step, so nobody ever finds one taken: what is left of a hold is the time in which it was
-//! not free. Who comes in that time waits, and those who come later wait for him too, first come, first served. Where the one
-//! who comes later was simulated earlier, the other one waits in his place: a lock is never held twice at once.
+//! Spin locks are held within one step, so no step ever finds one taken: all that is left of a hold is the period in which
+//! the lock was not free. A CPU that comes in this period waits, and so do later CPUs, first come, first served. If the CPU
+//! that comes later was simulated earlier, the other CPU waits in its place: a lock is never held twice at once.
 
 use units::{CpuId, Time};
 
@@ -12,8 +12,8 @@ use crate::{
     cx::Cx,
 };
 
-/// How many busy periods are remembered. CPUs run ahead of each other by a quantum and a step at most, a few microseconds,
-/// in which a lock is held a few times; under contention holds join and are one period.
+/// Number of busy periods that are remembered. CPUs run ahead of each other by a quantum and a step at most, a few
+/// microseconds, in which a lock is held a few times; under contention holds join into one period.
 const PERIODS: u8 = 4;
 
 const NOBODY: CpuId = CpuId(u32::MAX);
@@ -21,23 +21,23 @@ const NOBODY: CpuId = CpuId(u32::MAX);
 /// A spin lock.
 #[derive(Clone, Debug)]
 pub struct SpinLock {
-    /// The last of them, in a ring.
+    /// The most recent busy periods, in a ring.
     periods: [Period; PERIODS as usize],
-    /// When the last of them ends.
+    /// When the last period ends.
     free_at: Time,
-    /// Where the next one goes.
+    /// Index of the next period in the ring.
     next: u8,
-    /// The one that the present hold belongs to, and when this began.
+    /// Index of the period that the present hold belongs to, and when the hold began.
     held: Option<(u8, Time)>,
-    /// The CPU that has the lock's cache line.
+    /// The CPU whose cache holds the lock.
     last: CpuId,
 }
 
-/// Holds without a gap between them.
+/// A busy period: holds without a gap between them.
 #[derive(Clone, Copy, Debug)]
 struct Period {
     from: Time,
-    /// When the last holder lets go.
+    /// When the last holder releases the lock.
     until: Time,
     last: CpuId,
 }
@@ -45,7 +45,7 @@ struct Period {
 impl Period {
     const NONE: Self = Self { from: Time(0), until: Time(0), last: NOBODY };
 
-    /// Does a CPU that comes now have to wait? A hold that begins later is that of a CPU which runs ahead.
+    /// Whether a CPU that comes now has to wait. A period that begins later is the hold of a CPU that runs ahead.
     fn is_busy(&self, now: Time, cpu: CpuId) -> bool {
         self.from <= now && now < self.until && self.last != cpu
     }
@@ -58,10 +58,10 @@ impl Default for SpinLock {
 }
 
 impl SpinLock {
-    /// Takes the lock, after waiting for all who came before. Waiting and locking are charged to `cause`.
+    /// Takes the lock, after waiting for the holds of earlier CPUs. Waiting and locking are charged to `cause`.
     ///
     /// # Panics
-    /// When it is held: its holder's step has forgotten to release it.
+    /// When the lock is held: a step has forgotten to release it.
     pub fn acquire(&mut self, cx: &mut Cx<'_>, cause: Cause) {
         assert!(self.held.is_none(), "a spin lock is held within one step");
         let cpu = cx.cpu();
@@ -82,12 +82,12 @@ impl SpinLock {
         self.last = cpu;
     }
 
-    /// Waits until nobody is before this CPU; says whose period it then joins, if it had to wait.
+    /// Waits until no earlier CPU holds the lock; returns the period that this CPU's hold then joins, if it had to wait.
     #[cold]
     fn wait(&self, cx: &mut Cx<'_>, cause: Cause) -> Option<u8> {
         let (mut now, cpu) = (cx.now(), cx.cpu());
         let mut joined = None;
-        // Bound: each turn passes the end of a period, and none ends after the lock is free.
+        // Bound: each turn passes the end of a period, and no period ends after the lock is free.
         while now < self.free_at
             && let Some((at, busy)) = (0..).zip(&self.periods).find(|(_, period)| period.is_busy(now, cpu))
         {
@@ -98,17 +98,17 @@ impl SpinLock {
         joined
     }
 
-    /// Would a CPU that comes now have to wait (`spin_trylock` fails)?
+    /// Whether a CPU that comes now has to wait (`spin_trylock` fails).
     #[inline]
     pub fn is_contended(&self, cx: &Cx<'_>) -> bool {
         cx.now() < self.free_at && self.periods.iter().any(|period| period.is_busy(cx.now(), cx.cpu()))
     }
 
-    /// Lets go of it, after waiting for as long as somebody who came in the meantime should have waited, but was simulated
-    /// before and did not. That is charged to `cause`.
+    /// Releases the lock. If another CPU came during this hold but was simulated earlier and did not wait, this CPU first
+    /// waits for as long in its place, charged to `cause`.
     ///
     /// # Panics
-    /// When it is not held.
+    /// When the lock is not held.
     #[inline]
     pub fn release(&mut self, cx: &mut Cx<'_>, cause: Cause) {
         let (held, from) = self.held.take().expect("a spin lock is taken before it is released");
@@ -120,7 +120,7 @@ impl SpinLock {
         self.free_at = self.free_at.max(cx.now());
     }
 
-    /// Both holds take their time one after the other, whoever waits.
+    /// Appends this hold to that of a CPU that was simulated earlier: both take their time, one after the other.
     #[cold]
     fn give_way(&mut self, cx: &mut Cx<'_>, cause: Cause, from: Time) {
         let came = |period: &&mut Period| from < period.from && period.from < cx.now() && period.last != cx.cpu();

@@ -5,7 +5,7 @@ use units::{NodeId, Pfn, Picos, Time};
 
 use crate::cost::Cause;
 
-/// Pages that one step of a range operation handles before it asks for the time.
+/// Pages that one step of a range operation handles before it checks the time.
 // SWAP_CLUSTER_MAX and COMPACT_CLUSTER_MAX, include/linux/swap.h (v6.1).
 pub const RUN: u64 = 32;
 
@@ -17,7 +17,7 @@ pub const TICK: Picos = Picos::from_micros(4000);
 pub enum Step<T> {
     /// There is more to do; others may run first, and nothing that was read before is true after.
     More,
-    /// Nothing can be done before this happens.
+    /// Nothing can be done before this event.
     Block(Wait),
     /// The operation has ended.
     Done(T),
@@ -38,9 +38,9 @@ impl<T> Step<T> {
 pub enum Next<P, T> {
     /// Another phase, at once.
     Phase(P),
-    /// Another phase, after others may have run.
+    /// Goes on with another phase, after others may have run.
     Later(P),
-    /// Another phase, when this has happened.
+    /// Goes on with another phase after this event.
     Block(Wait, P),
     /// The control has ended.
     Done(T),
@@ -65,9 +65,9 @@ impl<P, T> Next<P, T> {
 pub enum Wait {
     /// An instant.
     Until(Time),
-    /// A device that is done at an instant; the locks of the address space are let go for so long.
+    /// A device that is done at an instant; meanwhile the locks of the address space are released.
     Io {
-        /// When.
+        /// When the device is done.
         until: Time,
         /// The cause that the wait is charged to.
         cause: Cause,
@@ -77,13 +77,13 @@ pub enum Wait {
     /// Nothing: a kernel thread that does not sleep goes on with its loop once others may have had the CPU (`cond_resched`).
     /// Where nothing else will ever happen, it sleeps until it is woken.
     Yield,
-    /// A folio that another task works on is left alone again (`folio_wait_locked`).
+    /// The unlock of a folio that another task works on (`folio_wait_locked`).
     Folio(Pfn),
-    /// A node's kswapd has come to the end of a pass, or an instant (`pfmemalloc_wait`).
+    /// The end of a pass of a node's kswapd, or an instant (`pfmemalloc_wait`).
     Pass {
         /// The node of that kswapd.
         node: NodeId,
-        /// When it is too late to wait on.
+        /// When the wait ends even without a pass.
         until: Time,
     },
 }

@@ -1,6 +1,6 @@
 //! Linux: flush_tlb_others() and flush_tlb_mm_range() in arch/x86/mm/tlb.c (v6.1).
-//! Differs: no lazy TLBs, no address space identifiers; what a step has asked of others is added up, and done when they next
-//! run.
+//! Differs: no lazy TLBs, no address space identifiers. The flushes that a step has asked of other CPUs are added up, and
+//! done when those CPUs next run.
 
 use crate::{
     cost::{Cause, Work},
@@ -18,19 +18,19 @@ pub struct Running<'a> {
     pub asked: &'a mut Vec<(SpaceId, Shootdowns)>,
 }
 
-/// Requests of a step to the other CPUs that have its address space loaded; each of them pays for all of it.
+/// Requests of a step to the other CPUs that have its address space loaded; each of these CPUs pays for all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shootdowns {
-    /// Interrupts that each of them gets.
+    /// Interrupts that each of the CPUs gets.
     pub rounds: u32,
-    /// How many of those flush the whole TLB.
+    /// Interrupts that flush the whole TLB.
     pub whole: u32,
-    /// Pages that the others flush one by one.
+    /// Pages that each of the CPUs flushes one by one.
     pub pages: u32,
 }
 
 impl Shootdowns {
-    /// Adds what another step asks.
+    /// Adds the requests of another step.
     pub fn add(&mut self, other: Self) {
         let Self { rounds, whole, pages } = *self;
         *self = Self { rounds: rounds + other.rounds, whole: whole + other.whole, pages: pages + other.pages };
@@ -67,7 +67,7 @@ impl Tlbs<'_> {
         running: None,
     };
 
-    /// Has anything been asked of other CPUs?
+    /// Whether the step has sent requests to other CPUs.
     #[inline]
     pub fn has_asked(&self) -> bool {
         let has_asked = self.running.as_ref().is_some_and(|running| !running.asked.is_empty());
@@ -96,8 +96,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Flushes pages of an address space that need not be the task's, on every CPU that runs it
-    /// (`flush_tlb_page` of `ptep_clear_flush`).
+    /// Flushes pages of an address space, which need not be the task's, on every CPU that runs it (`flush_tlb_page` of
+    /// `ptep_clear_flush`).
     pub(crate) fn flush_tlb_of(&mut self, space: SpaceId, pages: Option<u32>) {
         let flush = Shootdowns { rounds: 1, whole: u32::from(pages.is_none()), pages: pages.unwrap_or(0) };
         let here = self.cpu().0 as usize;
@@ -131,13 +131,13 @@ impl Cx<'_> {
         self.count(Event::SimTlbRemoteFlushReceived, others.into());
     }
 
-    /// Requests since the step began to the other CPUs that have the address space loaded.
+    /// Requests of the step so far to other CPUs that have its address space loaded.
     #[inline]
     pub fn shootdowns(&self) -> Shootdowns {
         self.tlbs.shootdowns
     }
 
-    /// Does what another CPU's step has asked of this one (`flush_tlb_func` in its interrupt).
+    /// Does the flushes that another CPU's step has asked of this CPU (`flush_tlb_func` in the interrupt).
     #[inline]
     pub fn receive(&mut self, asked: Shootdowns) {
         if asked.rounds == 0 {

@@ -15,22 +15,22 @@ use crate::{buddy::Buddy, pageblock::MigrateType};
 /// A zone's watermarks in frames, without boost (`enum zone_watermarks`, include/linux/mmzone.h, v6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
-    /// Below this only privileged requests are served without direct reclaim.
+    /// Below this mark only privileged requests are served without direct reclaim.
     pub min: Frames,
-    /// Below this kswapd is woken.
+    /// Below this mark kswapd is woken.
     pub low: Frames,
-    /// Here kswapd stops.
+    /// Mark up to which kswapd reclaims.
     pub high: Frames,
-    /// Here kswapd stops when it makes room for promotion between memory tiers (5.18 and later).
+    /// Mark up to which kswapd reclaims to make room for promotion between memory tiers (5.18 and later).
     pub promo: Option<Frames>,
 }
 
-/// Bounds of Movable's own min mark, in frames, and the part of the zone that it is between them.
+/// Bounds of Movable's own Min mark, in frames; between them the mark is one part in `MOVABLE_PART` of the zone.
 // is_highmem() branch of __setup_per_zone_wmarks, mm/page_alloc.c (v6.6): managed / 1024 within SWAP_CLUSTER_MAX and 128.
 const MOVABLE_MIN: (u64, u64) = (32, 128);
 const MOVABLE_PART: u64 = 1024;
 
-/// Least automatic `min_free_kbytes`, in KiB.
+/// Smallest automatic `min_free_kbytes`, in KiB.
 // calculate_min_free_kbytes, mm/page_alloc.c (v6.1).
 const MIN_FREE_KBYTES_LEAST: u64 = 128;
 
@@ -44,7 +44,7 @@ const THP_PAGEBLOCKS: u64 = 2 + 3 * 3;
 /// THP's recommendation is at most one part in this many of the free frames: 5 %.
 const THP_PART: u64 = 20;
 
-/// How `min_free_kbytes` is divided: what every zone's marks have in common.
+/// How `min_free_kbytes` is divided among zones: the part of the arithmetic that all zones have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     /// Frames to divide: `vm.min_free_kbytes`.
@@ -88,8 +88,8 @@ impl Shares {
     }
 }
 
-/// `whole * numerator / denominator`, rounded down; 0 of nothing. Bounded, so that a few parts still add up: Movable may
-/// be any multiple of the zones that share.
+/// `whole * numerator / denominator`, rounded down; 0 if the denominator is 0. Bounded, so that sums cannot overflow:
+/// Movable may be any multiple of the zones that share.
 fn part(whole: Frames, numerator: Frames, denominator: Frames) -> Frames {
     let product = u128::from(whole.0) * u128::from(numerator.0);
     let quotient = product.checked_div(u128::from(denominator.0)).unwrap_or(0);
@@ -117,10 +117,10 @@ pub fn protection(node: &NodeView, index: usize, ratios: &[u32], rules: &Variant
     entries.collect()
 }
 
-/// The `vm.min_free_kbytes` that the kernel chooses when nobody sets it, in KiB.
+/// The `vm.min_free_kbytes` that the kernel chooses if it is not set, in KiB.
 ///
 /// By the size of memory (`calculate_min_free_kbytes`, mm/page_alloc.c, v6.1), or as transparent huge pages want it
-/// (`set_recommended_min_free_kbytes`, mm/khugepaged.c, v6.1) when that is more. `settings.min_free_kbytes` is not read.
+/// (`set_recommended_min_free_kbytes`, mm/khugepaged.c, v6.1) if that is more. `settings.min_free_kbytes` is not read.
 pub fn automatic_min_free_kbytes(machine: &MachineView, settings: &Settings, rules: &Variant) -> u64 {
     let by_size = min_free_kbytes_by_size(machine, rules);
     if settings.thp { by_size.max(min_free_kbytes_for_thp(machine, settings, by_size, rules)) } else { by_size }
@@ -138,14 +138,14 @@ fn min_free_kbytes_for_thp(machine: &MachineView, settings: &Settings, by_size: 
     let zones = machine.zones().filter(counts).count() as u64;
     let before = Settings { min_free_kbytes: by_size, ..settings.clone() };
     let shares = Shares::of(machine, &before, rules);
-    // nr_free_buffer_pages: what each zone has above its high mark.
+    // nr_free_buffer_pages: the frames of each zone above its High mark.
     let above_high = |zone: &ZoneView| Frames(zone.managed.0.saturating_sub(shares.marks(zone, rules).high.0));
     let buffer: Frames = machine.zones().filter(|zone| zone.kind.holds_user()).map(above_high).sum();
     (PAGEBLOCK * zones * THP_PAGEBLOCKS).min(Frames(buffer.0 / THP_PART)).kib()
 }
 
-/// Would a zone with these free blocks stay above `mark`, and above what it `keeps` from such requests, after a block of
-/// `order` was taken? `zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
+/// Whether a zone with these free blocks stays above `mark`, and above the frames that it `keeps` from such requests, after
+/// a block of `order` is taken. `zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
 #[inline]
 pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, urgency: Urgency, rules: &Variant) -> bool {
     let spared = u64::from(order.frames() - 1);
@@ -154,7 +154,7 @@ pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, urgency: Urgenc
         && (order == Order::BASE || has_order(buddy, order, mark, urgency, rules))
 }
 
-/// Would the mark hold if `more` frames were free, as single ones?
+/// Whether the mark would hold with `more` frames free, as single ones.
 pub fn could_be_ok(
     buddy: &Buddy,
     more: u64,
@@ -170,7 +170,7 @@ pub fn could_be_ok(
         && (order == Order::BASE || has_order(buddy, order, mark, urgency, rules))
 }
 
-/// The part of the test that looks for large blocks.
+/// The part of `__zone_watermark_ok` that looks for a free block of the order.
 fn has_order(buddy: &Buddy, order: Order, mark: u64, urgency: Urgency, rules: &Variant) -> bool {
     match rules.watermark_orders {
         WatermarkOrders::HalvedPerOrder => {

@@ -22,26 +22,26 @@ use crate::{
     watermark::{self, Marks},
 };
 
-/// A zone with memory, as it runs.
+/// A zone with memory, as it runs (`struct zone`).
 #[derive(Clone, Debug)]
 pub struct ZoneState {
     /// The zone's node.
     pub node: NodeId,
-    /// Which of the node's zones.
+    /// The zone's kind.
     pub kind: ZoneKind,
     /// The event that counts an allocation from this zone.
     pub(crate) alloc_event: Event,
     /// The zone's first frame.
     pub start: Pfn,
-    /// One past its last frame.
+    /// One past the zone's last frame.
     pub end: Pfn,
-    /// Frames that its allocator was given (`managed_pages`).
+    /// Frames that the buddy allocator was given (`managed_pages`).
     pub managed: u64,
     /// Frames that exist (`present_pages`).
     pub present: u64,
     /// The zone's watermarks.
     pub marks: Marks,
-    /// Frames by which the marks are raised, until kswapd has made as much room (`watermark_boost`).
+    /// Frames by which the marks are raised, until kswapd has reclaimed that many (`watermark_boost`).
     pub boost: u64,
     /// `vm.watermark_boost_factor`.
     pub boost_factor: u32,
@@ -49,15 +49,15 @@ pub struct ZoneState {
     pub is_boosted: bool,
     /// Frames kept from requests whose highest zone is the n-th kind (`lowmem_reserve`).
     pub protection: [u64; ZoneKind::ALL.len()],
-    /// The node has another zone that can take requests instead of this one (`alloc_flags_nofragment`).
+    /// Whether requests can go to another zone of the node instead of breaking up a pageblock here (`alloc_flags_nofragment`).
     pub can_spread: bool,
     /// Frames of the zone that are page tables (`NR_PAGETABLE`).
     pub page_tables: Frames,
-    /// RESERVE pageblocks that it should have (`nr_migrate_reserve_block`, up to 4.3).
+    /// RESERVE pageblocks that the zone should have (`nr_migrate_reserve_block`, up to 4.3).
     pub reserve_blocks: u32,
     /// Frames of HIGHATOMIC pageblocks, free or not (`nr_reserved_highatomic`, 4.4 and later).
     pub high_atomic: u64,
-    /// A whole free pageblock has changed its type: it may lie beside a free buddy without being one with it.
+    /// A free pageblock was converted to another type: it may lie beside a free buddy without being merged.
     pub has_unmerged: bool,
     /// Frames that the zone may still give before it is the other zones' turn, where zones take turns.
     pub fair: FairShare,
@@ -115,7 +115,7 @@ impl ZoneState {
         zone
     }
 
-    /// Takes over what settings come to.
+    /// Sets the marks and limits that follow from the settings.
     pub(crate) fn set_figures(&mut self, figures: &ZoneFigures) {
         self.marks = figures.marks;
         self.boost = 0;
@@ -149,7 +149,7 @@ impl ZoneState {
         }
         frames.reserve_edges(start, end, zone);
         let mut at = start;
-        // Bounded by the zone: each block is at least a frame.
+        // Bounded by the zone: each block has at least one frame.
         while at < end {
             let aligned = if at.0 == 0 { u32::BITS } else { at.0.trailing_zeros() };
             let fits = (end.0 - at.0).ilog2();
@@ -160,7 +160,7 @@ impl ZoneState {
         }
     }
 
-    /// A watermark, raised as it is (`wmark_pages`).
+    /// A watermark with the present boost (`wmark_pages`).
     #[inline]
     pub fn mark(&self, mark: Mark) -> u64 {
         let mark = match mark {
@@ -171,15 +171,15 @@ impl ZoneState {
         mark.0 + self.boost
     }
 
-    /// Frames that the zone keeps beside a mark: for requests that cannot go to a higher zone, and for atomic ones. The latter is
-    /// there for requests that cannot wait, and for tasks that are to end.
+    /// Frames that the zone keeps above a mark: those for requests that cannot go to a higher zone, and free HIGHATOMIC ones. The
+    /// latter are open to requests that cannot wait, and to tasks killed by the OOM killer.
     #[inline]
     pub fn keeps(&self, highest: ZoneKind, urgency: Urgency) -> u64 {
         let is_let_in = urgency.is_harder() || urgency == Urgency::Victim;
         self.protection[highest as usize] + if is_let_in { 0 } else { self.high_atomic }
     }
 
-    /// Would the zone stay above a mark?
+    /// Whether the zone is above `mark` for a block of this order.
     #[inline]
     pub fn is_ok(&self, order: Order, mark: Mark, highest: ZoneKind, urgency: Urgency, rules: &Variant) -> bool {
         let keeps = self.keeps(highest, urgency);
@@ -218,7 +218,7 @@ impl ZoneState {
             let mut source = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
             let listed = self.pcps[cpu.0 as usize].take(&mut source, cx, want, end);
             self.raise_marks(frames.blocks.order(), want, rules);
-            // What the list could not draw, only the reserve can have.
+            // If the CPU's list could not be refilled, only the HIGHATOMIC reserve is left.
             let asks_on = may_use_reserve && rules.high_atomic == HighAtomic::PageblockAfterPcp;
             if listed.is_some() || !asks_on {
                 return listed;
@@ -235,7 +235,7 @@ impl ZoneState {
         taken
     }
 
-    /// Pageblocks were broken up: kswapd shall make as much room, so that the next request finds whole ones
+    /// Raises the marks after pageblocks were broken up: kswapd reclaims that much, so that the next request finds whole ones
     /// (`steal_suitable_fallback`).
     #[inline]
     fn raise_marks(&mut self, pageblock: Order, want: Want, rules: &Variant) {
@@ -245,7 +245,7 @@ impl ZoneState {
         }
     }
 
-    /// For each of them by one pageblock. Says whether it may raise its marks at all.
+    /// Raises the marks by one pageblock for each pageblock broken up. Returns whether the zone may raise its marks at all.
     #[cold]
     pub fn boost_marks(&mut self, pageblock: Order, rules: &Variant) -> bool {
         let times = u64::from(std::mem::take(&mut self.buddy.broken_up));

@@ -1,22 +1,22 @@
-//! Linux: none; what __alloc_pages_slowpath() has come to when a step's allocation is tried again (v4.1 to v6.1).
-//! Differs: a step does not wait in its middle: it asks for memory, ends, and is taken again with what there is.
+//! Linux: none; the result of __alloc_pages_slowpath() when a step's allocation is tried again (v4.1 to v6.1).
+//! Differs: a step does not wait in its middle: it asks for memory, ends, and is taken again once there is an answer.
 
 use rules::gfp::AllocRequest;
 use units::{Errno, Order, Pfn};
 
 use crate::{Memory, cx::Cx, frame::Frame, step::Step};
 
-/// No block, object or table of what was asked for: of everything that allocates, and of all that is made with it.
+/// There is no block, object or table: the error of every allocation, and of all that is made with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoMemory {
     /// The step has asked the slow path for a block ([`mm::slow::Supply`]). It undoes nothing and ends, and it is taken
     /// again, from what it had come to, when there is one or none is to be had.
     Asked,
-    /// Memory is out (`-ENOMEM`): the slow path got nothing, or the request, or whoever made it, does not wait for it.
+    /// Memory is out (`-ENOMEM`): the slow path got nothing, or the request or its caller does not wait for it.
     Refused,
 }
 
-/// A block that the slow path has got, until the step that asked for it takes it.
+/// A block that the slow path has got for a step, which will take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
     /// The request that the slow path has served.
@@ -25,24 +25,24 @@ pub struct Given {
     pub pfn: Pfn,
 }
 
-/// The permission of a step to ask the slow path for memory, and its request.
+/// Whether a step may ask the slow path for memory, and what it has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shortage {
     /// Do without.
     #[default]
     Fail,
-    /// Ask for it, and be taken again.
+    /// The step may ask, and is taken again after that.
     Ask,
-    /// The step has asked.
+    /// The step has asked for this request.
     Asked(AllocRequest),
-    /// The step has asked before, and the slow path got nothing: this request fails, another may ask.
+    /// The step has asked before, and the slow path got nothing: this request fails, another request may ask.
     Refused(AllocRequest),
-    /// After so many more, an allocation fails whatever there is, and the slow path is not asked; then the state is as before,
-    /// which is to ask or not.
+    /// For tests: after this number of further allocations, one fails even if memory is free, and the slow path is not asked.
+    /// After that the state is `Ask` (true) or `Fail`.
     Injected(u32, bool),
 }
 
-/// The part of a step's context about memory that is short: the step's request, and the slow path's answer.
+/// The part of a step's context that is about memory shortage: the step's request, and the slow path's answer.
 #[derive(Debug, Default)]
 pub struct Lent {
     /// What a step may do when there is no memory.
@@ -52,7 +52,7 @@ pub struct Lent {
 }
 
 impl Cx<'_> {
-    /// Is it known already what comes of the next allocation that the fast path cannot serve?
+    /// Whether the fate of the next allocation that the fast path cannot serve is known already.
     #[inline]
     pub fn is_supplied(&self) -> bool {
         self.memory.given.is_some() || !matches!(self.memory.shortage, Shortage::Fail | Shortage::Ask)
@@ -65,8 +65,8 @@ impl Cx<'_> {
         matches!(self.memory.shortage, Shortage::Asked(_))
     }
 
-    /// In the rest of this step, the allocation after so many others fails, as `fail_page_alloc` has it: for tests. Says
-    /// whether it is a step of which that can be asked: it has not asked for memory before.
+    /// Makes an allocation of this step fail, after `after` others, like `fail_page_alloc`: for tests. Returns false if the
+    /// step has asked for memory before.
     pub fn fail_alloc(&mut self, after: u32) -> bool {
         let asks = match self.memory.shortage {
             Shortage::Fail => false,
@@ -108,7 +108,7 @@ impl Memory {
         assert_eq!(self.frames.get(pfn), Frame::Isolated { owner, order }, "frame {pfn} is held by {owner:?}");
     }
 
-    /// The block that the slow path has got for a request, if this is the one.
+    /// Takes the block that the slow path has got, if it was got for this request.
     pub(crate) fn take_given(&mut self, cx: &mut Cx, request: &AllocRequest) -> Option<Pfn> {
         let given = cx.memory.given.take_if(|given| given.request == *request)?;
         self.assert_isolated(cx, given.pfn, request.order);
@@ -125,7 +125,7 @@ impl Memory {
         refused
     }
 
-    /// Is this the request that a test wants to fail (`should_fail_alloc_page`)?
+    /// Whether a test has this allocation fail (`should_fail_alloc_page`).
     pub(crate) fn does_alloc_fail(cx: &mut Cx) -> bool {
         let Shortage::Injected(left, asks) = cx.memory.shortage else { return false };
         cx.memory.shortage = match left.checked_sub(1) {

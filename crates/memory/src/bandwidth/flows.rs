@@ -1,34 +1,37 @@
 //! Linux: none; memory and links between nodes that several CPUs stream through at the same time.
-//! Differs: one page at a time for each CPU, served in turn, as [`super::Server`] has it, but as a share of a rate instead of
-//! page by page. Clearing and copying go their own way (`Server`), and have what the flows leave.
+//! Differs: as in [`super::Server`] each CPU streams one page at a time and pages are served in turn; here that is computed as
+//! shares of a rate, not page by page. Clearing and copying are not flows: they use `Server`, and get the bandwidth that flows
+//! leave.
 //!
 //! User code that sweeps through memory is a flow of its CPU, through the memory of the nodes where its pages are and the links
-//! to them. What has a limit and is wanted by too many serves their pages in turn, so that a page takes each of them the same
-//! time, a *turn*: those who want less than that are not slowed down, and the others have equal parts. Turns change when a flow
-//! begins, ends, or goes through other nodes than before, at most once a tick: between two changes, what a page takes is one
-//! number, and a sweep goes on for as long as nothing else happens on its CPU.
+//! to them. A node or link with a limit, if the flows want more than it has, serves their pages in turn, so that a page takes
+//! each flow the same time, a *turn*. Flows that want less are not slowed down, and the others have equal parts. Turns change
+//! when a flow begins, ends, or goes through other nodes than before, at most once a tick: between two changes the time of a page
+//! is one number, and a sweep goes on for as long as nothing else happens on its CPU.
 //!
-//! CPUs that write all of the same range go through it in step: whoever is behind finds lines in another's cache, which is nearer
-//! than memory, and catches up; whoever is in front waits for memory. A line then goes from one to the next, those of a node one
-//! after the other (their last-level cache answers first) before it leaves for another node, and comes from memory once for all
-//! of them. So a line takes each of them as long as it takes to go round.
+//! CPUs that write all of the same range go through it in step: a CPU that is behind finds lines in another's cache, which is
+//! nearer than memory, and catches up; the CPU in front waits for memory. A line then goes from CPU to CPU, first within a node
+//! (the last-level cache answers first), then to another node, and comes from memory once for all CPUs. So a line takes each CPU
+//! as long as it takes to go round.
 
 use units::{Pfn, Picos, Time, Vpn};
 
-/// Turns change at most so often.
+/// Least time between two changes of the turns.
 const TICK: Picos = Picos::from_micros(4000);
-/// Where they have not changed for so long, they change this soon: those who begin together are all there by then.
+/// If the turns have not changed for a tick, they change this soon after a flow has: flows that begin together are all there by
+/// then.
 const TOGETHER: Picos = Picos::from_micros(10);
-/// A flow that has not gone on for so long has ended: its CPU does something else. CPUs do not act in perfect order.
+/// A flow that has not gone on for this long has ended: its CPU does something else. CPUs are not simulated in perfect order.
 const GONE: Picos = Picos::from_micros(50);
-/// How often each resource's turn is found anew while the others stand still: flows through several nodes tie them together.
+/// Number of passes in which each resource's turn is computed while the others stay: flows through several nodes tie them
+/// together.
 const PASSES: usize = 4;
-/// Shares of a round in which a flow goes through a node, to which a change is rounded: less is none.
+/// The shares of a flow's nodes are rounded to one part in this many: a smaller change is none.
 const MIX: u64 = 16;
-/// Rates are in so many parts of what a resource serves.
+/// Rates are in parts of this many of what a resource can serve.
 const ONE: u128 = 1 << 32;
 
-/// The flows of a machine, and what a page takes them where too many want it.
+/// The flows of a machine, and the time of a page where flows want more than a resource has.
 #[derive(Clone, Debug, Default)]
 pub struct Flows {
     /// Flows by CPU.
@@ -41,16 +44,16 @@ pub struct Flows {
     handovers: Vec<Vec<Picos>>,
     /// The turns in force.
     turns: Turns,
-    /// When they changed last.
+    /// When the turns changed last.
     changed: Option<Time>,
     /// When the turns change next, if they do.
     due: Option<Time>,
     next_look: Time,
-    /// How often turns have changed.
+    /// Number of changes of the turns so far.
     changes: u64,
 }
 
-/// The time that a page takes at least, by resource.
+/// The least time of a page, by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Turns {
     nodes: Vec<Picos>,
@@ -61,24 +64,24 @@ struct Turns {
 #[derive(Clone, Debug, Default)]
 struct Flow {
     is_live: bool,
-    /// The CPU is in a fault: what it clears is not the flow's.
+    /// The CPU is in a fault: clearing there is not the flow's.
     is_held_up: bool,
     /// The position of the CPU's node.
     from: usize,
     until: Time,
-    /// Pages of a step, by node, and what each takes alone.
+    /// Pages of the present step, by node, and the time of a page without other flows.
     pages: Vec<u64>,
     alone: Vec<Picos>,
-    /// The pages of the last step, which turns follow from.
+    /// The pages of the last step, by node; the turns follow from them.
     mix: Vec<u64>,
-    /// The memory that it writes.
+    /// The memory that the flow writes.
     writes: Option<Written>,
-    /// CPUs that write the same in step, this one among them; and how long a page of it takes to go round.
+    /// CPUs that write this memory in step, this CPU included; and the time of a page to go round all of them.
     sharers: u64,
     round_trip: Picos,
 }
 
-/// Memory that a flow writes: the root of its page tables, and which pages.
+/// Memory that a flow writes: the root of its page tables, and a range of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The frame of the root of the page tables.
@@ -92,13 +95,13 @@ pub struct Written {
 pub enum End {
     /// The flow goes on.
     GoesOn,
-    /// The next page has to be faulted in first.
+    /// A page fault comes before the flow's next page.
     HeldUp,
     /// The flow ends.
     Done,
 }
 
-/// Something that serves one page after the other.
+/// A memory or a link, which serves one page after the other.
 #[derive(Clone, Copy, Debug)]
 enum Resource {
     Node(usize),
@@ -106,37 +109,37 @@ enum Resource {
 }
 
 impl Flows {
-    /// Gives a node's memory a limit: the time to serve one page.
+    /// Limits a node's memory: the time to serve one page.
     pub(super) fn limit_node(&mut self, (node, nodes): (usize, usize), per_page: Picos) {
         self.nodes.resize(nodes, Picos(0));
         self.nodes[node] = per_page;
     }
 
-    /// Gives links their limits: the time to serve one page, by the node of the CPU and of the memory; 0 without a limit.
+    /// Limits links: the time to serve one page, by the node of the CPU and of the memory; 0 without a limit.
     pub(crate) fn limit_links(&mut self, links: Vec<Vec<Picos>>) {
         self.nodes.resize(links.len().max(self.nodes.len()), Picos(0));
         self.links = links;
     }
 
-    /// Sets how long all lines of a page take from one CPU's cache to another's, by the nodes of both.
+    /// Sets the time that all lines of a page take from one CPU's cache to another's, by the nodes of both.
     pub(crate) fn set_handovers(&mut self, handovers: Vec<Vec<Picos>>) {
         self.nodes.resize(handovers.len().max(self.nodes.len()), Picos(0));
         self.handovers = handovers;
     }
 
-    /// Is there anything to share?
+    /// Whether any node or link has a limit.
     #[inline]
     pub fn is_limited(&self) -> bool {
         !self.nodes.is_empty()
     }
 
-    /// Has the CPU a flow that is known?
+    /// Whether the CPU has a flow.
     #[inline]
     pub fn is_live(&self, cpu: usize) -> bool {
         self.by_cpu.get(cpu).is_some_and(|flow| flow.is_live)
     }
 
-    /// The time that a page takes a CPU at least.
+    /// The least time of a page for a CPU.
     #[inline]
     pub fn turn(&self, cpu: usize, from: usize, to: usize) -> Picos {
         self.turn_of(from, to).max(self.by_cpu.get(cpu).map_or(Picos(0), |flow| flow.round_trip))
@@ -153,7 +156,7 @@ impl Flows {
         self.changes
     }
 
-    /// A step of a flow begins: turns that are to change by now do. Says up to when they stay, if that is known.
+    /// Begins a step of a flow: changes turns that are due. Returns the instant up to which the turns stay, if that is known.
     pub(crate) fn begin_step(&mut self, now: Time) -> Option<Time> {
         if now >= self.next_look {
             self.next_look = now + TICK;
@@ -168,7 +171,7 @@ impl Flows {
         self.due
     }
 
-    /// The flow of a CPU has gone through pages of a node, each of which takes so long when nobody else wants it.
+    /// Counts pages of a node that the CPU's flow has gone through; `alone` is the time of each without other flows.
     #[inline]
     pub fn note(&mut self, cpu: usize, to: usize, (pages, alone): (u64, Picos)) {
         if self.by_cpu.len() <= cpu {
@@ -234,7 +237,7 @@ impl Flows {
         }
     }
 
-    /// Finds the shortest turns with which nothing is asked for more than it serves.
+    /// Finds the shortest turns with which no resource is asked for more than it can serve.
     fn find_turns(&mut self) {
         self.find_round_trips();
         let count = self.nodes.len();
@@ -250,7 +253,7 @@ impl Flows {
         }
     }
 
-    /// Finds flows that write the same, and how long a page takes to go round all of them.
+    /// Finds flows that write the same memory, and the time of a page to go round all of them.
     fn find_round_trips(&mut self) {
         if self.handovers.is_empty() {
             return;
@@ -273,7 +276,7 @@ impl Flows {
         }
     }
 
-    /// A page goes from CPU to CPU within each node, then to the next node that has any, and at last back.
+    /// Time of a page that goes from CPU to CPU within each node, then to the next node with such CPUs, and at last back.
     fn round_trip(&self, by_node: &[u64]) -> Picos {
         let those: Vec<usize> = (0..by_node.len()).filter(|node| by_node[*node] > 0).collect();
         let next = those.iter().cycle().skip(1);
@@ -302,16 +305,16 @@ impl Flows {
         }
     }
 
-    /// The shortest turn of one resource, while those of the others stand still.
+    /// Finds the shortest turn of one resource, while the turns of the others stay.
     fn find_turn(&mut self, resource: Resource) {
         let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u64;
-        // As many turns as flows serve all of them, even if each wants no other page.
+        // A turn of one page per flow is always long enough, even if each flow wants pages of this resource alone.
         let (mut short, mut enough) = (0, self.per_page(resource).0 * its);
         *self.turn_mut(resource) = Picos(short);
         if self.is_enough(resource) {
             return;
         }
-        // Bound: a halving for each bit.
+        // Bound: one halving per bit.
         while enough - short > 1 {
             let middle = u64::midpoint(short, enough);
             *self.turn_mut(resource) = Picos(middle);
@@ -320,8 +323,8 @@ impl Flows {
         *self.turn_mut(resource) = Picos(enough);
     }
 
-    /// The time that others than flows wait for each page of a node; 0 where it has no flows. They have at least an equal part:
-    /// one for each CPU whose flow is held up by a fault, as each of them clears.
+    /// The time that clears and copies wait for each page of a node; 0 if it has no flows. They have at least an equal part of
+    /// the bandwidth: one part for each CPU whose flow is held up by a fault, as each of these CPUs clears.
     pub(super) fn leaves(&self, node: usize) -> Picos {
         let resource = Resource::Node(node);
         let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u128;
@@ -331,12 +334,12 @@ impl Flows {
         if its == 0 { Picos(0) } else { Picos(u64::try_from(time).expect("a few pages' time")) }
     }
 
-    /// Does the resource serve what all flows ask of it with these turns?
+    /// Whether the resource can serve what all flows ask of it with these turns.
     fn is_enough(&self, resource: Resource) -> bool {
         self.asked(resource) <= ONE
     }
 
-    /// The demand of all flows on a resource with these turns, in parts of what it serves.
+    /// The demand of all flows on a resource with these turns, in parts of what it can serve.
     fn asked(&self, resource: Resource) -> u128 {
         let per_page = u128::from(self.per_page(resource).0);
         let asked = self.by_cpu.iter().map(|flow| {
@@ -350,7 +353,7 @@ impl Flows {
         asked.sum()
     }
 
-    /// How long the flow takes for the pages of its mix.
+    /// The time that the flow takes for the pages of its mix.
     fn round(&self, flow: &Flow) -> Picos {
         let each = |to: usize| flow.mix[to] * flow.alone[to].max(self.turn_of(flow.from, to)).max(flow.round_trip).0;
         Picos((0..flow.mix.len()).map(each).sum())
@@ -358,7 +361,7 @@ impl Flows {
 }
 
 impl Flow {
-    /// Pages of its mix that come through a resource.
+    /// Pages of the flow's mix that come through a resource.
     fn goes_through(&self, resource: Resource) -> u64 {
         let to = match resource {
             Resource::Node(to) => to,
@@ -369,7 +372,7 @@ impl Flow {
     }
 }
 
-/// Are the shares of nodes others, as far as it matters?
+/// Whether the shares of nodes have changed by more than the rounding.
 fn is_other(before: &[u64], now: &[u64]) -> bool {
     let all = |of: &[u64]| of.iter().sum::<u64>().max(1);
     let (all_before, all_now) = (all(before), all(now));

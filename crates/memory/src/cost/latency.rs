@@ -1,31 +1,33 @@
-//! Linux: none; this is what memory does by itself.
-//! Differs: loads wait for one another or not at all; a task has the whole of its cache and of its TLB for the range that it goes
+//! Linux: none; the latency of memory itself.
+//! Differs: loads wait for one another or not at all; a task has its CPU's cache and TLB to itself, for the range that it goes
 //! through.
 //!
-//! The latency of an access of user code, by the node of the CPU, the node of the memory, and the order of accesses. A machine
-//! whose file says nothing of that is flat: an access takes as long as `user_touch` says, wherever the page is.
+//! The latency of an access of user code, by the node of the CPU, the node of the memory, and the order of accesses. On a machine
+//! whose file has no latencies memory is flat: an access takes `user_touch`, wherever the page is.
 
 use units::{Bytes, Frames, Picos};
 
 use super::{Prices, Walk, Work, walk::Visit};
 
-/// How user code goes through a range.
+/// The order in which user code accesses a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// The program stores to all of each page, one after the other. Processors fetch the next lines meanwhile.
+    /// The program stores to all of each page, page after page. The processor fetches the next lines meanwhile.
     Sweep,
-    /// The program loads one word of each page, in an order that no processor foresees, each only when the one before has come.
+    /// The program loads one word of each page, in an order that no processor foresees, each load only after the last has
+    /// completed.
     Random,
-    /// As `Random`, with so many words of each page, each in a line of its own.
+    /// As `Random`, with this number of words of each page, each word in its own cache line.
     Lines(u32),
     /// As `Random`, but page after page.
     Stride,
-    /// As `Random`, and the word is stored back. The line is there then, and goes to memory when nobody waits for it.
+    /// As `Random`, and the word is stored back. The line is in the cache by then, and is written to memory without anybody
+    /// waiting.
     Update,
 }
 
 impl Pattern {
-    /// Accesses to memory, a cache line each, of a visit to a base page.
+    /// Cache lines that a visit to a base page accesses.
     pub const fn accesses(self) -> u64 {
         match self {
             Self::Sweep => Bytes::PAGE.0 / LINE,
@@ -48,17 +50,17 @@ impl Pattern {
 /// Bytes of a cache line of x86-64.
 const LINE: u64 = 64;
 
-/// The price of each of a number of accesses.
+/// The price of one access, in two parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessPrice {
-    /// As long as it takes from the CPU's own node.
+    /// Time that the access takes in the CPU's own node.
     pub near: Picos,
-    /// The part that comes on top because the memory is another node's.
+    /// Time on top because the memory is on another node.
     pub far: Picos,
 }
 
 impl AccessPrice {
-    /// Both together.
+    /// The sum of both parts.
     pub fn total(self) -> Picos {
         self.near + self.far
     }
@@ -73,16 +75,16 @@ impl AccessPrice {
 pub struct LastCache {
     /// The size of the cache.
     pub size: Bytes,
-    /// A load from it.
+    /// Time of a load from the cache.
     pub load: Picos,
 }
 
-/// The reach of the TLBs, and the price of a translation that none of them has.
+/// The reach of the TLBs, and the price of a TLB miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlbReach {
-    /// Memory in base pages.
+    /// Memory that base-page entries cover.
     pub base: Bytes,
-    /// Memory in huge pages.
+    /// Memory that huge-page entries cover.
     pub huge: Bytes,
     /// A walk of the page tables.
     pub miss: Picos,
@@ -91,39 +93,39 @@ pub struct TlbReach {
 /// The latency of a machine's memory, by places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// A load that has to come from memory: by position of the CPU's node, of the memory's node. Nothing is flat.
+    /// Time of a load from memory: by the position of the CPU's node, then of the memory's. Empty: memory is flat.
     pub load: Vec<Vec<Picos>>,
-    /// A cache line of a sweep of stores that go to memory, by the same. Nothing: as a load.
+    /// Time of one cache line in a sweep of stores to memory, by the same positions. Empty: as a load.
     pub line: Vec<Vec<Picos>>,
-    /// A cache line that CPUs write in step, from one to the next, by position of their nodes. Nothing: it takes no time.
+    /// Time of a cache line from one CPU to the next, for CPUs that write in step, by the positions of their nodes. Empty: no
+    /// time.
     pub handover: Vec<Vec<Picos>>,
     /// The last-level cache of each CPU.
     pub cache: Option<LastCache>,
     /// The TLB of each CPU.
     pub tlb: Option<TlbReach>,
-    /// The way of a processor from an address to memory; where it is given, `tlb` is not needed.
+    /// The caches and TLBs of a page walk; if given, `tlb` is not needed.
     pub walk: Option<Walk>,
-    /// The time to send a page over the link between two nodes, by the same places as `load`; 0 where the link has no limit.
-    /// Nothing: no link has one.
+    /// Time to send a page over the link between two nodes, by the positions of `load`; 0 where the link has no limit. Empty: no
+    /// link has a limit.
     pub links: Vec<Vec<Picos>>,
-    /// How much of each other CPUs take that are busy; none where each has its core and its cache for itself.
+    /// How much busy CPUs slow each other down; none if each has its core and its cache for itself.
     pub sharing: Option<Sharing>,
 }
 
-/// CPUs that are busy share what they have in common: those of a core its speed, those of a cache its size, in equal parts.
+/// Sharing by busy CPUs: those on one core share its speed, those on one cache its size, in equal parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
-    /// User code that needs no memory takes so much, while another hardware thread of the core is busy, in percent of its time
-    /// alone.
+    /// Time of user code that needs no memory while another hardware thread of the core is busy, in percent of its time alone.
     pub core_percent: u32,
 }
 
 /// Busy CPUs beside the one that takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// Is another hardware thread of its core busy?
+    /// Whether another hardware thread of this CPU's core is busy.
     pub on_core: bool,
-    /// Busy CPUs of its last-level cache, with itself.
+    /// Busy CPUs that share the last-level cache, this CPU included.
     pub cache_users: u64,
 }
 
@@ -133,18 +135,18 @@ impl Default for Beside {
     }
 }
 
-/// Shares are in so many parts: a price is rounded down once, for a single access, so that it does not matter how many are paid
-/// for at a time.
+/// Shares are in parts of this many. A price is rounded down once, for a single access, so that the sum does not depend on how
+/// many accesses are paid for at a time.
 pub(super) const PARTS: u64 = 1 << 16;
 
 impl Latency {
-    /// Does it not matter where memory is?
+    /// Whether memory is flat: the node does not matter.
     #[inline]
     pub fn is_flat(&self) -> bool {
         self.load.is_empty()
     }
 
-    /// A load from memory, past all caches. `from`, `to`: positions of nodes.
+    /// Time of a load from memory, past all caches. `from`, `to`: positions of nodes.
     pub fn of(&self, prices: &Prices, from: usize, to: usize) -> AccessPrice {
         if self.is_flat() {
             return AccessPrice { near: prices.of(Work::UserTouch), far: Picos(0) };
@@ -169,7 +171,7 @@ impl Latency {
         }
     }
 
-    /// A visit to a base page of a range of so many pages, or to such a part of a huge page.
+    /// The price of a visit to a base page, or to 4 KiB of a huge page, of a range of this many frames.
     pub fn of_visit(&self, prices: &Prices, pattern: Pattern, range: Frames, place: Place) -> AccessPrice {
         let Place { from, to, is_huge, cache_users } = place;
         let is_cached = self.is_cached(range);
@@ -203,7 +205,7 @@ impl Latency {
     }
 }
 
-/// The place of an access: its CPU, its memory, and how it is mapped.
+/// The place of an access: the node of its CPU, the node of its memory, and the size of its mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The position of the CPU's node.
@@ -212,17 +214,17 @@ pub struct Place {
     pub to: usize,
     /// The page is mapped by a huge page.
     pub is_huge: bool,
-    /// CPUs that have equal parts of the cache.
+    /// CPUs that share the cache in equal parts.
     pub cache_users: u64,
 }
 
-/// Splits the price of a place into the price within the CPU's own node, and the rest.
+/// Splits a price into that within the CPU's own node, and the rest.
 fn split(own: Picos, all: Picos) -> AccessPrice {
     let near = own.min(all);
     AccessPrice { near, far: all - near }
 }
 
-/// How much of a range something holds, in parts.
+/// The part of a range that a cache or a TLB holds, in parts.
 fn share(of: Bytes, range: Frames) -> u64 {
     let range = range.bytes().0.max(1);
     let share = u128::from(of.0.min(range)) * u128::from(PARTS) / u128::from(range);

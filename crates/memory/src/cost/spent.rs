@@ -4,7 +4,7 @@ use units::Picos;
 
 use super::{CAUSES, Cause, Meter};
 
-/// The causes that faults have nearly all of their time from: one line of cache.
+/// Number of causes, the first ones, on which faults spend nearly all their time: they fill one cache line.
 const FIRST: usize = 8;
 const _: () = assert!((Cause::Clear as usize) < FIRST);
 
@@ -23,11 +23,11 @@ impl Spent {
         self.0[cause as usize] += span;
     }
 
-    /// Adds what a further step spent.
+    /// Adds the time that another step spent.
     #[inline]
     pub fn add(&mut self, step: &Self) {
         for (sum, part) in self.0.iter_mut().zip(step.0) {
-            // A part is no more than the time that has passed, whose sum is checked.
+            // A part is no more than the time that has passed, and the sum of that is checked.
             sum.0 = sum.0.wrapping_add(part.0);
         }
     }
@@ -42,8 +42,8 @@ impl Spent {
         spent
     }
 
-    /// Adds what a step has spent so far: most have nothing to add behind the first causes, which then are all of its time.
-    /// Whether its parts are the time that it took, the end of its operation will show.
+    /// Adds the time that a step has spent so far. Most steps spend time on the first causes alone, and then the rest is
+    /// not added. That the parts are the whole time is checked at the end of the operation.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "in every turn of a CPU")]
     pub fn add_step(&mut self, meter: &Meter<'_>) {
@@ -65,13 +65,13 @@ impl Spent {
         }
     }
 
-    /// Time spent on all of them.
+    /// Time spent on all causes together.
     pub fn total(&self) -> Picos {
         // No part is more than the time that has passed.
         Picos(self.0.iter().fold(0, |sum, part| sum.wrapping_add(part.0)))
     }
 
-    /// Every cause on which time was spent, in the order of declaration.
+    /// Every cause on which time was spent, and that time, in the order of declaration.
     pub fn by_cause(&self) -> impl Iterator<Item = (Cause, Picos)> + '_ {
         Cause::ALL.iter().map(|cause| (*cause, self.on(*cause))).filter(|(_, span)| *span > Picos(0))
     }

@@ -1,12 +1,13 @@
-//! Linux: none; this is what processors do by themselves: TLBs, page walks, and the caches that these share with data.
-//! Differs: each random access is to a line of the range drawn anew; there caches and TLBs replace at random, and what is least
-//! recently used where accesses come by address; they are a task's own; a walk reads one entry after the other, and never two
-//! walks at a time; the tables above the lowest are priced as if they were on its node, as a cache has nearly all of them.
+//! Linux: none; the work of processors: TLBs, page walks, and the caches that these share with data.
+//! Differs: each random access is to a random line of the range. For random accesses caches and TLBs replace entries at random,
+//! for accesses by address the least recently used. They belong to one task. A walk reads one entry after the other, and two
+//! walks never overlap. Tables above the lowest level are priced as if they were on the CPU's node, as a cache holds nearly all
+//! of them.
 //!
-//! The price of random accesses to a range is computed, not given: from how many translations a TLB holds follows how often
-//! tables are walked, from what the walk caches hold which entries are read, and from the lines of data and of tables which
-//! of them come from a cache and which from memory. In a guest each entry that is read, and the data in the end, is at an
-//! address that the host's tables have to translate: up to 24 entries for one access.
+//! The price of random accesses to a range is computed, not given. The translations that the TLB holds give the number of walks;
+//! the entries that the walk caches hold give the entries that a walk reads; the lines of data and of tables give the parts that
+//! come from a cache and from memory. In a guest each entry, and the data in the end, is at an address that the host's tables
+//! have to translate: up to 24 entries for one access.
 
 use units::{Frames, Picos};
 
@@ -21,74 +22,74 @@ pub struct TlbEntries {
     pub huge: u64,
 }
 
-/// The pages in which a host backs a guest's memory.
+/// The size of the pages in which a host backs a guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostPages {
     /// Base pages.
     Base,
     /// Huge pages.
     Huge,
-    /// Pages of the size in which the guest maps the memory.
+    /// The size of the pages in which the guest maps the memory.
     AsGuest,
 }
 
-/// A processor's way from an address to memory.
+/// The parts of a processor between an address and memory: TLBs, walk caches and a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// The TLB that each access looks in.
+    /// The first-level TLB.
     pub first: TlbEntries,
-    /// The TLB behind it.
+    /// The second-level TLB.
     pub second: TlbEntries,
-    /// The time of a look into the second one.
+    /// Time of a lookup in the second-level TLB.
     pub second_hit: Picos,
-    /// Entries of upper tables that a walk need not read: of PMD tables, PUD tables and the root.
+    /// Entries in the walk caches, which save reads of upper tables: of PMD tables, of PUD tables and of the root.
     pub skips: [u64; 3],
     /// The cache between a core and the last-level one.
     pub private: Option<LastCache>,
-    /// Of a guest: the host behind its memory.
+    /// In a guest: how the host backs the memory.
     pub host: Option<HostPages>,
 }
 
-/// Shares are in so many parts.
+/// Shares are in parts of this many.
 const PARTS: u64 = super::latency::PARTS;
 /// Bytes of a cache line, and of an entry of a page table.
 const LINE: u64 = 64;
 const ENTRY: u64 = 8;
 /// Entries of a table.
 const ENTRIES: u64 = 512;
-/// Levels of tables, from base pages up.
+/// Levels of page tables.
 const LEVELS: usize = 4;
 
-/// The memory that a line is of.
+/// The memory that a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// The range itself.
     Data,
     /// The range's page tables.
     Tables,
-    /// The page tables of its host.
+    /// The page tables of the range's host.
     HostTables,
 }
 
-/// Lines that are read, each as often as any other of them.
+/// Lines of one owner, each of which is read equally often.
 #[derive(Clone, Copy, Debug)]
 struct Reads {
     owner: Owner,
     lines: u64,
-    /// Reads of any of them for each access to the range, in parts.
+    /// Reads of these lines for each access to the range, in parts.
     rate: u64,
 }
 
-/// The price of a visit to a page, but for how far memory is.
+/// The price of a visit to a page, before the distance to memory is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
     /// The time of caches and TLBs.
     cached: Picos,
-    /// Loads from memory for each visit, in parts: of data, of its tables, of its host's tables.
+    /// Loads from memory for each visit, in parts: of data, of page tables, of the host's page tables.
     from_memory: [u64; 3],
 }
 
-/// The positions of nodes that a visit has to do with.
+/// The positions of the nodes that a visit involves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Homes {
     /// That of the CPU.
@@ -133,8 +134,8 @@ impl Walk {
         visit
     }
 
-    /// A visit to the next page of a range that is gone through by address, to a line of it. What does not hold all of the range
-    /// holds nothing that it needs; but eight entries that are neighbours are in a line, and a walk cache has those above.
+    /// A visit to one line of the next page of a range that is accessed by address. A TLB or cache that does not hold the whole
+    /// range holds none of what comes next; but 8 neighbouring entries share a line, and a walk cache holds the entries above.
     pub(crate) fn visit_in_order(&self, last: Option<LastCache>, range: Frames, is_huge: bool) -> Visit {
         let (translations, huge) = self.translations(range, is_huge);
         let pages = if huge { ENTRIES } else { 1 };
@@ -172,8 +173,8 @@ impl Walk {
         visit
     }
 
-    /// The entries that walks by address read: those above the lowest ones each time that the walk comes to the next of them.
-    /// Tables of a guest are translated as rarely, and left out.
+    /// The entries that walks read if accesses come by address: an entry above the lowest level is read once for each table
+    /// below it. Walks of the host's tables for the guest's tables are as rare, and left out.
     fn levels_in_order(&self, owner: Owner, pages: u64, (lowest, walks): (usize, u64)) -> Vec<Reads> {
         let (mut entries, mut rate, mut reads) = (pages, walks, Vec::new());
         for level in lowest..LEVELS {
@@ -195,13 +196,13 @@ impl Walk {
         Picos(self.second_hit.0 * misses(self.first, self.translations(range, is_huge)) / PARTS)
     }
 
-    /// How many translations the range has, and whether they are of huge pages: those of the smaller pages of guest and host.
+    /// Number of translations of the range, and whether they are of huge pages: the smaller page size of guest and host counts.
     fn translations(&self, range: Frames, is_huge: bool) -> (u64, bool) {
         let is_huge = is_huge && self.host.is_none_or(|host| host.is_huge(is_huge));
         (leaves(range.0, is_huge), is_huge)
     }
 
-    /// All lines that accesses to a range come to read.
+    /// All lines that accesses to a range read, data and tables.
     fn reads(&self, (range, lines): (Frames, u64), is_huge: bool) -> Vec<Reads> {
         let walks = self.walks(range, is_huge);
         let data = (range.bytes().0 / LINE).max(1);
@@ -211,7 +212,7 @@ impl Walk {
             let is_huge = host.is_huge(is_huge);
             let pages = leaves(range.0, is_huge);
             for table in &tables {
-                // A table is a page among those of its range: the host's entries for it are as far apart as the tables are.
+                // A guest's table is a page of the guest: the host's entries for such pages are as far apart as the tables are.
                 let its = (table.lines * LINE).div_ceil(ENTRIES * ENTRY).min(pages);
                 let of_host = self.levels(Owner::HostTables, pages, (usize::from(is_huge), table.rate));
                 all.extend(of_host.into_iter().map(|read| Reads { lines: read.lines.min(its), ..read }));
@@ -223,13 +224,14 @@ impl Walk {
         all
     }
 
-    /// The entries that walks read, by level from the one that maps pages up: `pages` of them there, and `walks` of each access.
+    /// The entries that walks read, by level, from the lowest up: `pages` entries on the lowest level, and `walks` walks for
+    /// each access.
     fn levels(&self, owner: Owner, pages: u64, (lowest, walks): (usize, u64)) -> Vec<Reads> {
         let (mut entries, mut rate, mut reads) = (pages, walks, Vec::new());
         for level in lowest..LEVELS {
             if level > lowest {
                 entries = entries.div_ceil(ENTRIES);
-                // The walk begins below an entry that it need not read.
+                // The walk begins below an entry that the walk cache holds.
                 rate = rate * (PARTS - share(self.skips[level - 1], entries)) / PARTS;
             }
             reads.push(Reads { owner, lines: (entries * ENTRY).div_ceil(LINE), rate });
@@ -248,25 +250,25 @@ impl HostPages {
     }
 }
 
-/// Pages of one size in a range of so many base pages.
+/// Number of pages, base or huge, in a range of `pages` base pages.
 fn leaves(pages: u64, is_huge: bool) -> u64 {
     if is_huge { pages.div_ceil(ENTRIES).max(1) } else { pages.max(1) }
 }
 
-/// The share of accesses that a TLB has no translation for, in parts.
+/// The share of accesses that miss a TLB, in parts.
 fn misses(tlb: TlbEntries, (translations, is_huge): (u64, bool)) -> u64 {
     PARTS - share(if is_huge { tlb.huge } else { tlb.base }, translations)
 }
 
-/// How much something holds of `all`, in parts.
+/// The share of `all` that is held, in parts.
 fn share(held: u64, all: u64) -> u64 {
     PARTS * held.min(all) / all.max(1)
 }
 
-/// The share of reads that a cache serves, for each kind of line, in parts. A cache that replaces at random keeps a line for a
-/// time that does not depend on the line: of lines that are read r times meanwhile it has r in 1 + r (Gelenbe, A Unified
-/// Approach to the Evaluation of a Class of Replacement Algorithms, IEEE Transactions on Computers, 1973). That time is the one
-/// for which all that it has fills it.
+/// The share of reads that a cache serves, for each kind of line, in parts. A cache that replaces at random keeps every line for
+/// the same time; a line read r times in that time is found in r of 1 + r reads (Gelenbe, A Unified Approach to the Evaluation
+/// of a Class of Replacement Algorithms, IEEE Transactions on Computers, 1973). The time is the one with which the lines fill
+/// the cache.
 fn hits(cache: Option<LastCache>, reads: &[Reads]) -> Vec<u64> {
     let Some(cache) = cache else { return vec![0; reads.len()] };
     let room = u128::from(cache.size.0 / LINE);
@@ -281,7 +283,7 @@ fn hits(cache: Option<LastCache>, reads: &[Reads]) -> Vec<u64> {
         let lines: u128 = reads.iter().map(|read| u128::from(read.lines) * held(time, read)).sum();
         lines >= room * u128::from(PARTS)
     };
-    // Times are in accesses. Bound: a halving for each bit.
+    // Times are in accesses. Bound: one halving per bit.
     let (mut too_short, mut long_enough) = (0, 1_u128 << 56);
     while long_enough - too_short > 1 {
         let time = u128::midpoint(too_short, long_enough);

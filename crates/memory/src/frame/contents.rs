@@ -1,29 +1,29 @@
 //! Linux: none; the kernel keeps no account of what pages hold.
-//! Differs: a word for each frame, for tests: whoever clears or copies a frame does so with its word.
+//! Differs: one word for each frame, for tests. Clearing or copying a frame does the same to its word.
 
 use units::{Order, Pfn};
 
 use super::FrameTable;
 
 impl FrameTable {
-    /// From now on each frame holds a word, and clears and copies move it: for tests. Before the first clear a frame
+    /// Keeps a word for each frame from now on, which clears and copies move: for tests. Before the first clear a frame
     /// holds `dirt`.
     pub fn keep_contents(&mut self, dirt: u64) {
         self.contents = vec![dirt; self.state.len()];
     }
 
-    /// Are contents kept?
+    /// Whether contents are kept.
     #[inline]
     pub fn keeps_contents(&self) -> bool {
         !self.contents.is_empty()
     }
 
-    /// The contents of a frame, where contents are kept.
+    /// The word of a frame, if contents are kept.
     pub fn content(&self, pfn: Pfn) -> u64 {
         self.contents[pfn.0 as usize]
     }
 
-    /// User code stores to a frame, where contents are kept.
+    /// Stores to a frame by user code, if contents are kept.
     pub fn store(&mut self, pfn: Pfn, content: u64) {
         self.contents[pfn.0 as usize] = content;
     }

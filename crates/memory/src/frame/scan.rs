@@ -1,5 +1,5 @@
 //! Linux: PageBuddy(), PageLRU(), PageCompound() and PageReported(), include/linux/page-flags.h (v6.1).
-//! Differs: one look at a frame answers all of them, for compaction's scanners.
+//! Differs: one look at a frame answers all these questions, for compaction's scanners.
 
 use units::{Order, Pfn};
 
@@ -16,7 +16,7 @@ pub enum Seen {
     Free(Order),
     /// A page on an LRU list.
     Lru,
-    /// The head of something larger (`PageCompound`).
+    /// The head of an allocated block of more than one frame (`PageCompound`).
     Compound(Order),
     /// Anything else.
     Other,

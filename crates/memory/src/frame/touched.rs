@@ -1,23 +1,22 @@
 //! Linux: none.
-//! Differs: which pageblocks had frames that became something else, for whoever watches memory over time.
+//! Differs: pageblocks with frames whose state has changed, for maps of memory over time.
 
 use units::{Order, Pfn};
 
 use super::FrameTable;
 
 impl FrameTable {
-    /// From now on it is noted which pageblocks have frames that become something else. At first all of them have.
+    /// Notes from now on the pageblocks with frames whose state changes. At first all pageblocks count as changed.
     pub fn watch(&mut self) {
         self.touched = vec![true; self.block_state.len()];
     }
 
-    /// Whether a frame of the pageblock, which is named by its number, has become something else since this was last asked;
-    /// true where nobody watches.
+    /// Whether the state of any frame of this pageblock has changed since the last call; true if changes are not noted.
     pub fn take_touched(&mut self, block: u32) -> bool {
         self.touched.get_mut(block as usize).is_none_or(std::mem::take)
     }
 
-    /// The block of `order` that starts here becomes something else. Where nobody watches it is one comparison.
+    /// Notes that the block of `order` at `pfn` changes its state. If changes are not noted this is one comparison.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "on the fast path of every allocation")]
     pub(super) fn touch(&mut self, pfn: Pfn, order: Order) {

@@ -1,5 +1,5 @@
 //! Linux: include/linux/page-flags.h (v6.1).
-//! Differs: one word says what a frame is, and all that depends on it.
+//! Differs: one word holds the state of a frame: its kind, order, flags, and a payload by kind.
 
 use rules::gfp::Mobility;
 use units::{CpuId, Order, Pfn, Vpn};
@@ -29,7 +29,7 @@ pub(super) const RESERVED: u64 = 15;
 pub(super) const FOLIOS: u64 = 1 << ANON | 1 << FILE;
 /// Kinds that head an allocated block, one bit each.
 pub(super) const ALLOCATED: u64 = FOLIOS | 1 << SLAB | 1 << PAGE_TABLE | 1 << KERNEL | 1 << ISOLATED | 1 << ZERO_HUGE;
-/// Those of them that can be of one frame: a range.
+/// Kinds of allocated blocks that may have one frame: a range of numbers.
 pub(super) const ALLOCATED_BASE: std::ops::RangeInclusive<u64> = ANON..=ISOLATED;
 const _: () = assert!(ALLOCATED == (1 << (ZERO_HUGE + 1)) - (1 << ANON) && ISOLATED + 1 == ZERO_HUGE);
 
@@ -38,7 +38,7 @@ pub(super) const ORDER_SHIFT: u32 = 4;
 pub(super) const ORDER_MASK: u64 = 0xf << ORDER_SHIFT;
 pub(super) const FLAGS_SHIFT: u32 = 8;
 pub(super) const REPORTED: u64 = 1 << FLAGS_SHIFT;
-/// The upper two flags of Anon: how often the folio is mapped.
+/// The upper two flags of Anon: the folio's map count.
 pub(super) const MAP_COUNT_SHIFT: u32 = FLAGS_SHIFT + 6;
 pub(super) const MAP_COUNT_MASK: u64 = FrameTable::MAP_COUNT_MAX as u64;
 pub(super) const PAYLOAD_SHIFT: u32 = 16;

@@ -1,7 +1,7 @@
 //! Linux: mm/page_alloc.c (v3.9 to v6.1).
-//! Differs: `high` and the refill batch of 6.7 and later are not tuned at run time: `high` stays at its lower bound and
-//! frees follow the rules of 6.1; 6.10 and later keep huge pages on two lists, here on one; no CPU hotplug; no drains but
-//! those of a full list.
+//! Differs: `high` and the refill batch of 6.7 and later are not tuned at run time: `high` stays at its lower bound and frees
+//! follow the rules of 6.1; 6.10 and later keep huge pages on two lists, here on one; no CPU hotplug; only a full list is
+//! drained.
 
 use std::mem::offset_of;
 
@@ -22,31 +22,31 @@ use crate::{
     pcp::{PcpHigh, PcpLimits, stack::Stack},
 };
 
-/// Types that have lists here (`MIGRATE_PCPTYPES`).
+/// Number of types that have per-CPU lists (`MIGRATE_PCPTYPES`).
 const TYPES: usize = 3;
-/// Blocks that a refill draws at least, where batches are larger than one frame.
+/// Fewest blocks that a refill draws, if the batch is larger than one frame.
 // __rmqueue_pcplist, mm/page_alloc.c (v6.1).
 const LEAST_REFILL: u32 = 2;
-/// Batches that a CPU may keep while kswapd reclaims.
+/// Batches of frames that a CPU may keep while kswapd reclaims the zone.
 // nr_pcp_high, mm/page_alloc.c (v5.14): batch << 2.
 const BATCHES_IN_RECLAIM: u32 = 4;
-/// Orders 0 to 3 and huge pages, by type.
+/// Number of lists: orders 0 to 3 and huge pages, by type.
 const LISTS: usize = TYPES * (COSTLY.0 as usize + 2);
 
-/// One CPU's lists of one zone. The counts and the list of movable base pages are one line of cache.
+/// One CPU's lists of one zone. The counts and the list of movable base pages fill one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Pcp {
-    /// Frames on all of the lists.
+    /// Frames on all lists.
     count: u32,
     batch: u32,
-    /// Frames at which it gives some back, now.
+    /// Frames at which the lists give some back, at present.
     high: u32,
-    /// How often in a row it gave back; each doubles the amount.
+    /// How many times in a row the lists gave frames back; each time doubles the number of frames.
     free_factor: u8,
-    /// The event of an allocation: is the CPU of the zone's node?
+    /// The event that an allocation counts: `numa_local` if the CPU is on the zone's node, else `numa_other`.
     locality: Event,
-    /// By [`place`].
+    /// The lists, indexed by [`place`].
     lists: [Stack; LISTS],
     /// The value of `high` while no task reclaims (`pcp->high`).
     high_at_rest: u32,
@@ -56,7 +56,7 @@ pub struct Pcp {
 
 const _: () = assert!(offset_of!(Pcp, lists) + (MigrateType::Movable as usize + 1) * size_of::<Stack>() <= 64);
 
-/// Where a list draws from and gives back to.
+/// The buddy allocator that a list is refilled from and gives back to.
 pub(crate) struct Source<'a> {
     pub(crate) buddy: &'a mut Buddy,
     pub(crate) frames: &'a mut FrameTable,
@@ -66,7 +66,7 @@ pub(crate) struct Source<'a> {
     pub(crate) end: Pfn,
 }
 
-/// Do per-CPU lists hold blocks of this order? `pcp_allowed_order`.
+/// Whether per-CPU lists hold blocks of this order; `pcp_allowed_order`.
 #[inline]
 pub fn holds(rules: PcpLists, order: Order, pageblock: Order) -> bool {
     match rules {
@@ -75,7 +75,7 @@ pub fn holds(rules: PcpLists, order: Order, pageblock: Order) -> bool {
     }
 }
 
-/// How many lists there are.
+/// Number of lists.
 fn lists(rules: PcpLists) -> usize {
     match rules {
         PcpLists::BaseReclaimableFirst | PcpLists::Base => TYPES,
@@ -84,7 +84,7 @@ fn lists(rules: PcpLists) -> usize {
     }
 }
 
-/// Where the list for a block of `order` is that goes back to the free list `list`; `order_to_pindex`.
+/// Index of the list for a block of `order` that goes back to the free list `list`; `order_to_pindex`.
 #[inline]
 fn place(rules: PcpLists, order: Order, list: MigrateType) -> usize {
     let by_type = if list.is_requestable() { list as usize } else { MigrateType::Movable as usize };
@@ -95,7 +95,7 @@ fn place(rules: PcpLists, order: Order, list: MigrateType) -> usize {
     }
 }
 
-/// Where the n-th list is, in the order in which Linux counts and drains them; and the number of the one at the n-th place.
+/// Index of the n-th list, in the order in which Linux counts and drains the lists; and the inverse.
 fn nth(rules: PcpLists, n: usize) -> usize {
     const SWAPPED: [usize; 2] = [MigrateType::Movable as usize, MigrateType::Reclaimable as usize];
     match rules {
@@ -114,7 +114,7 @@ impl Pcp {
         pcp
     }
 
-    /// Takes over new limits (`pageset_update`).
+    /// Sets new limits (`pageset_update`).
     pub(crate) fn set_limits(&mut self, limits: PcpLimits) {
         let high = match limits.high {
             PcpHigh::Fixed(high) => high,
@@ -125,36 +125,37 @@ impl Pcp {
         self.set_yields(self.yields);
     }
 
-    /// While kswapd reclaims a CPU keeps little for itself: what it has more goes back as it frees (`nr_pcp_high`).
+    /// Lowers `high` while kswapd reclaims the zone: the CPU keeps few frames and gives back the others as it frees
+    /// (`nr_pcp_high`).
     pub(crate) fn set_yields(&mut self, yields: bool) {
         self.yields = yields;
         let least = self.batch.saturating_mul(BATCHES_IN_RECLAIM);
         self.high = if yields { self.high_at_rest.min(least) } else { self.high_at_rest };
     }
 
-    /// Frames on all the lists.
+    /// Frames on all lists.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The lists in the order in which Linux counts them: those of one order after those of the order below.
+    /// The lists in the order in which Linux counts them: by order, lowest first.
     pub fn lists(&self, rules: PcpLists) -> impl Iterator<Item = &Stack> {
         (0..LISTS).map(move |n| &self.lists[nth(rules, n)])
     }
 
-    /// The lists, to be damaged.
+    /// The lists, for tests that damage them.
     #[cfg(test)]
     pub fn lists_mut(&mut self) -> &mut [Stack] {
         &mut self.lists
     }
 
-    /// The event of an allocation from these lists.
+    /// The event that an allocation from these lists counts.
     #[inline]
     pub fn locality(&self) -> Event {
         self.locality
     }
 
-    /// Takes the block at an end of the list, which is refilled if it is empty; `rmqueue_pcplist`.
+    /// Takes the block at an end of a list, which is refilled if it is empty; `rmqueue_pcplist`.
     pub(crate) fn take(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, end: ListEnd) -> Option<Pfn> {
         let at = place(from.rules.pcp_lists, want.order, want.list);
         if self.lists[at].is_empty() {
@@ -172,25 +173,25 @@ impl Pcp {
         taken
     }
 
-    /// Takes one frame, if there is one on the list.
+    /// Takes one frame, if the list of its type has any.
     #[inline]
     pub fn take_base(&mut self, cx: &mut Cx<'_>, mobility: Mobility) -> Option<Pfn> {
         let pfn = self.lists[MigrateType::of(mobility) as usize].pop_head()?;
         if self.free_factor > 0 {
             self.free_factor >>= 1;
         }
-        // What was on a list has been counted.
+        // Frames on a list are in `count`, so that this does not wrap.
         self.count = self.count.wrapping_sub(1);
         cx.work(Work::AllocFast, 1);
         Some(pfn)
     }
 
-    /// Draws up to a batch of blocks, under one hold of the zone's lock; `rmqueue_bulk`.
+    /// Draws up to a batch of blocks while holding the zone's lock once; `rmqueue_bulk`.
     fn refill(&mut self, from: &mut Source<'_>, cx: &mut Cx<'_>, want: Want, at: usize, end: ListEnd) {
         let blocks = if self.batch > 1 { (self.batch >> want.order.0).max(LEAST_REFILL) } else { 1 };
         from.buddy.lock(cx);
         let mut left = blocks;
-        // Bound: each turn draws a block at least.
+        // Bound: each turn draws at least one block.
         while left > 0 {
             let run = from.buddy.take_run(from.frames, cx, want.order, want.list, left);
             let run = run.map(|(first, count)| (first, count, want.list)).or_else(|| {
@@ -205,7 +206,7 @@ impl Pcp {
             self.count += count << want.order.0;
             left -= count;
         }
-        // The list was empty, and what was drawn first is taken first, from either end.
+        // The list was empty, and the block that was drawn first is taken first, from either end.
         if end == ListEnd::Head {
             self.lists[at].reverse();
         }
@@ -232,8 +233,8 @@ impl Pcp {
         self.count >= self.high || self.gives_all(block.order, rules.pcp_free)
     }
 
-    /// Puts an allocated frame of one of the types that requests ask for, while that makes neither too many nor the list longer
-    /// than it ever was. False, and nothing happens, in any other case.
+    /// Puts an allocated frame of a type that requests ask for on its list, if the lists stay below `high` and the list has
+    /// room without growing. Else returns false and changes nothing.
     #[inline]
     pub(crate) fn put_base(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, pfn: Pfn, list: MigrateType) -> bool {
         let count = self.count + 1;
@@ -252,13 +253,13 @@ impl Pcp {
         true
     }
 
-    /// Is everything given back, because larger blocks are freed in a row?
+    /// Whether the lists give back all frames, because larger blocks are freed in a row.
     #[inline]
     fn gives_all(&self, order: Order, rules: PcpFree) -> bool {
         order > Order::BASE && order <= COSTLY && self.free_factor > 0 && rules == PcpFree::DoublingAllOfHigh
     }
 
-    /// Gives back some, after a block of `order` that goes back to the free list `list` made too many.
+    /// Gives back frames, after a block of `order`, which goes back to the free list `list`, has filled the lists.
     #[inline(never)]
     pub(crate) fn give_back(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, order: Order, list: MigrateType) {
         let rules = to.rules;
@@ -268,7 +269,7 @@ impl Pcp {
         self.drain(to, cx, frames.min(self.count), requested);
     }
 
-    /// How many frames to give back; `nr_pcp_free`.
+    /// Number of frames to give back; `nr_pcp_free`.
     fn excess(&mut self, rules: &Variant) -> u32 {
         if rules.pcp_free == PcpFree::Batch {
             return self.batch;
@@ -284,14 +285,14 @@ impl Pcp {
         doubled.max(self.batch).min(most)
     }
 
-    /// Gives back all of them.
+    /// Gives back all frames.
     pub(crate) fn drain_all(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>) {
         if self.count > 0 {
             self.drain(to, cx, self.count, 0);
         }
     }
 
-    /// Gives back at least `frames` frames, under one hold of the zone's lock; `free_pcppages_bulk`.
+    /// Gives back at least `frames` frames while holding the zone's lock once; `free_pcppages_bulk`.
     fn drain(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, frames: u32, requested: usize) {
         to.buddy.lock(cx);
         match to.rules.pcp_drain {
@@ -309,7 +310,7 @@ impl Pcp {
         to.buddy.unlock(cx);
     }
 
-    /// One block from a list, and one more for each empty list passed on the way to it.
+    /// Gives back one block of a list, and one more for each empty list passed on the way to it.
     fn drain_in_turn(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, frames: u32) {
         let rules = to.rules.pcp_lists;
         let lists = lists(rules);
@@ -322,26 +323,26 @@ impl Pcp {
             let at = nth(rules, turn);
             share += u32::try_from(passed).expect("there are few lists");
             if share as usize >= lists {
-                share = left; // no other list has any
+                share = left; // no other list has any frame
             }
             while share > 0 && left > 0 && !self.lists[at].is_empty() {
                 let given = self.give_back_some(to, cx, at, left.min(share));
                 left = left.saturating_sub(given);
-                // Counted in blocks.
+                // The share is counted in blocks.
                 share -= if at < TYPES { given } else { 1 };
             }
         }
     }
 
-    /// Gives back the block at the tail of a list, or several up to `most` that become one larger block; returns their
-    /// frames.
+    /// Gives back the block at the tail of a list, or up to `most` blocks that merge into one larger block; returns the number
+    /// of frames.
     fn give_back_some(&mut self, to: &mut Source<'_>, cx: &mut Cx<'_>, at: usize, most: u32) -> u32 {
         if at < TYPES
             && to.buddy.capture.is_none()
             && let Some((block, list)) = self.leave_together(to.frames, at, most)
         {
-            // Nothing comes between them: each but the last comes and goes, all but the first merge, and the last one goes on
-            // to merge with what is outside. The halves that would show between do not.
+            // Between these blocks nothing else is freed. Each but the last is listed and taken off again, all but the first
+            // merge, and the last merges on with blocks outside. The intermediate halves are not shown.
             cx.work(Work::ListMove, 2 * u64::from(block.order.frames() - 1));
             to.buddy.give(to.frames, cx, block, list, None, to.rules);
             return block.order.frames();
@@ -353,7 +354,7 @@ impl Pcp {
         order.frames()
     }
 
-    /// Takes the base pages at the tail of a list that are one larger block together, and go back to one free list.
+    /// Takes the base frames at the tail of a list that form one larger block, and go back to one free list.
     fn leave_together(&mut self, frames: &mut FrameTable, at: usize, most: u32) -> Option<(Block, MigrateType)> {
         let blocks = self.lists[at].blocks();
         let order = whole_block(blocks, most, frames.blocks.order());
@@ -368,11 +369,12 @@ impl Pcp {
     }
 }
 
-/// The largest block, below the size of a pageblock, that the first of these frames are, up to `most` and one after the other.
+/// The largest block, smaller than a pageblock, that the first frames of `frames` form, at most `most` frames, in rising or
+/// falling order.
 fn whole_block(frames: &[Pfn], most: u32, pageblock: Order) -> Order {
     let most = u32::try_from(frames.len()).map_or(most, |len| len.min(most));
     let [first, second, ..] = *frames else { return Order::BASE };
-    // Frames that were taken one after the other come back so, or in reverse.
+    // Frames that were taken one after the other are freed in that order, or in reverse.
     let (rises, places) = match () {
         () if first.0 + 1 == second.0 => (true, first.0.trailing_zeros()),
         () if second.0 + 1 == first.0 => (false, (first.0 + 1).trailing_zeros()),

@@ -1,49 +1,49 @@
 //! Linux: the lists of struct per_cpu_pages, include/linux/mmzone.h (v6.1).
-//! Differs: frame numbers side by side instead of links through the frames, as nothing is taken out of the middle.
+//! Differs: frame numbers side by side instead of links through the frames, as no block is taken out of the middle.
 
 use units::Pfn;
 
-/// A list starts with room for so many blocks: a batch of most machines.
+/// Blocks that a new list has room for: the batch of most machines.
 const LEAST: usize = 64;
 
-/// Blocks that fit in front of the tail, once there is room: a run of reclaim.
+/// Room for blocks at the tail side, once a block is put there: one run of reclaim.
 const GAP: u32 = 32;
 const _: () = assert!(GAP as usize <= LEAST);
 
-/// The blocks on one of a CPU's lists: put on and taken off at the head, given back from the tail. Up to 4.14 also put on and
-/// taken off at the tail, where they are given back from first.
+/// The blocks on one of a CPU's lists: put on and taken off at the head, given back from the tail. Up to 4.14 cold blocks are
+/// also put on and taken off at the tail.
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
-    /// Those on the list, from tail to head, and room on both sides of them.
+    /// The blocks on the list, from tail to head, and room on both sides.
     slots: Box<[Pfn]>,
-    /// Where the one at the tail is.
+    /// Index of the block at the tail.
     tail: u32,
-    /// Behind the one at the head.
+    /// One past the index of the block at the head.
     head: u32,
 }
 
 impl Stack {
-    /// From tail to head.
+    /// The blocks from tail to head.
     pub fn blocks(&self) -> &[Pfn] {
         &self.slots[self.tail as usize..self.head as usize]
     }
 
-    /// Whether there is none.
+    /// Whether the list has no block.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head <= self.tail
     }
 
-    /// Where the next block at the head goes, if there is room for one more; it is on the list after [`Self::raise_head`].
+    /// The slot of the next block at the head, if there is room; the block is on the list after [`Self::raise_head`].
     #[inline]
     pub(crate) fn next_slot(&mut self) -> Option<&mut Pfn> {
         self.slots.get_mut(self.head as usize)
     }
 
-    /// The block in the next slot is on the list.
+    /// Puts the block in the next slot on the list.
     #[inline]
     pub(crate) fn raise_head(&mut self) {
-        // Not beyond the slots, of which there is one.
+        // Does not exceed the number of slots: the caller has seen a free one.
         self.head = self.head.wrapping_add(1);
     }
 
@@ -99,10 +99,10 @@ impl Stack {
         Some(pfn)
     }
 
-    /// Takes the last `count` blocks at the tail, which are there.
+    /// Takes the `count` blocks at the tail; the list has at least that many.
     pub(crate) fn drop_tail(&mut self, count: u32) {
         self.tail += count;
-        // Moves no more blocks than have been taken since the last time, but for a gap.
+        // Moves no more blocks than were taken since the last move, but for the gap.
         if self.tail >= self.head - self.tail {
             self.slots.copy_within(self.tail as usize..self.head as usize, 0);
             (self.tail, self.head) = (0, self.head - self.tail);
@@ -133,7 +133,7 @@ mod tests {
         let mut word = 1_u32;
         for n in 0..20_000 {
             word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // It grows, and shrinks, for a while.
+            // The list grows for a while, then shrinks.
             let grows = if n / 1_000 % 2 == 0 { 5 } else { 3 };
             match word >> 8 & 7 {
                 draw if draw < grows => {

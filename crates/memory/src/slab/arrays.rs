@@ -1,10 +1,10 @@
 //! Linux: mm/slab.c (v4.20, with CONFIG_NUMA).
-//! Differs: the slabs of `slabs_full` are on no list, as nobody looks for one there; nobody asks for an object of another node;
-//! no mempolicy, no CPU hotplug, no reserves for those who reclaim. Up to 4.3 a CPU's try for a frame of its node wakes kswapd.
+//! Differs: the slabs of `slabs_full` are on no list, as no code searches it; objects are never asked for by node; no mempolicy,
+//! no CPU hotplug, no reserves for reclaimers. Up to 4.3 a CPU's try for a frame of its node wakes kswapd.
 //!
-//! Each CPU keeps an array of free objects, and the CPUs of a node one more together. Behind these the node has slabs: some with
-//! free objects, and some that are empty. When it has more free objects than its limit, empty slabs go back. Objects of another
-//! node are collected on their own, and sent there when there are enough.
+//! Each CPU keeps an array of free objects, and the CPUs of a node share another one. Behind these the node has slabs: some with
+//! free objects, some empty. If a node has more free objects than its limit, empty slabs are freed. Objects that belong to
+//! another node are collected in an array of their own, and sent there when it is full.
 
 use rules::{gfp::AllocRequest, machine::MachineSpec};
 use units::{CpuId, NodeId, Order, Pfn, Time};
@@ -24,64 +24,64 @@ use crate::{
     per_node::PerNode,
 };
 
-/// Objects that a CPU asks its node for at most, if it has not used its array of late (`BATCHREFILL_LIMIT`).
+/// Most objects that a CPU takes from its node at a time, if its array was not used lately (`BATCHREFILL_LIMIT`).
 const UNTOUCHED_BATCH: usize = 16;
-/// Objects of one other node that a node collects (`alloc_alien_cache`).
+/// Objects of one other node that a node collects before they are sent there (`alloc_alien_cache`).
 const ALIENS: usize = 12;
 
-/// All slabs.
+/// The slabs and arrays of all caches, and the state of each CPU's `cache_reap`.
 #[derive(Clone, Debug)]
 pub struct Arrays {
     caches: [KmemCache; Cache::ALL.len()],
     pub(super) reapers: Vec<Reaper>,
 }
 
-/// Objects of one kind (`struct kmem_cache`).
+/// A cache of objects (`struct kmem_cache`).
 #[derive(Clone, Debug)]
 pub struct KmemCache {
     cache: Cache,
     layout: Layout,
-    /// Objects that move at once.
+    /// Objects that move between two arrays, or an array and slabs, at a time (`batchcount`).
     batch: usize,
     /// The array of each CPU.
     pub cpus: Vec<ArrayCache>,
-    /// Slabs of each node, and its arrays.
+    /// Slabs and arrays of each node.
     pub nodes: PerNode<CacheNode>,
 }
 
-/// Free objects, the last of which is used first (`struct array_cache`).
+/// An array of free objects; the last one is used first (`struct array_cache`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayCache {
-    /// The slab of each.
+    /// The slab of each free object.
     pub slabs: Vec<Pfn>,
-    /// How many there may be.
+    /// Most objects in the array.
     pub limit: usize,
-    /// Has it been used since somebody looked?
+    /// Whether the array was used since `cache_reap` last looked at it.
     pub touched: bool,
 }
 
-/// Slabs of one kind on a node (`struct kmem_cache_node`).
+/// The slabs of a cache on a node (`struct kmem_cache_node`).
 #[derive(Clone, Debug)]
 pub struct CacheNode {
     /// Slabs with some objects in use or in an array.
     pub partial: List,
-    /// Slabs with none.
+    /// Slabs whose objects are all free.
     pub free: List,
-    /// Free objects of both.
+    /// Free objects in `partial` and `free`.
     pub free_objects: usize,
-    /// With more of them, empty slabs go back.
+    /// Free objects above which empty slabs are freed.
     pub free_limit: usize,
-    /// Has an empty slab been looked for since somebody asked?
+    /// Whether an empty slab was wanted since `cache_reap` last looked at the node.
     pub free_touched: bool,
-    /// The array that the CPUs of the node share, where the machine has several CPUs.
+    /// The array that the CPUs of the node share, if the machine has several CPUs.
     pub shared: Option<ArrayCache>,
-    /// Objects of each other node that were freed here, where there are others.
+    /// Objects of each other node that were freed here, if there are other nodes.
     pub aliens: Option<PerNode<ArrayCache>>,
-    /// When the next look at it is due.
+    /// When `cache_reap` next looks at the node.
     pub next_reap: Time,
 }
 
-/// Which array of a node or a CPU.
+/// The array of a CPU, or the shared one of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     Cpu(CpuId),
@@ -97,14 +97,15 @@ impl ArrayCache {
         self.limit - self.slabs.len()
     }
 
-    /// Takes objects of another array, its last ones; says how many (`transfer_objects`).
+    /// Takes up to `most` objects from the end of another array; returns their number (`transfer_objects`).
     fn take_from(&mut self, other: &mut Self, most: usize) -> usize {
         let count = most.min(other.slabs.len()).min(self.room());
         self.slabs.extend(other.slabs.drain(other.slabs.len() - count..));
         count
     }
 
-    /// How many objects of an array are to go that nobody has used: a fifth of its room, else half of it (`drain_array_locked`).
+    /// Objects to drop from an array that was not used lately: a fifth of its room, or half of its objects if there are fewer
+    /// (`drain_array_locked`).
     fn unused(&self) -> usize {
         let fifth = self.limit.div_ceil(5);
         if fifth > self.slabs.len() { self.slabs.len().div_ceil(2) } else { fifth }
@@ -137,7 +138,7 @@ impl Arrays {
         Self { caches: Cache::ALL.map(cache), reapers }
     }
 
-    /// Arrays and lists of a kind.
+    /// The arrays and slabs of a cache.
     pub fn of(&self, cache: Cache) -> &KmemCache {
         &self.caches[cache as usize]
     }
@@ -146,7 +147,7 @@ impl Arrays {
         &mut self.caches[cache as usize]
     }
 
-    /// Objects that are in arrays: free, but in use for their slabs.
+    /// Objects in arrays: free, but in use in the books of their slabs.
     pub(super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         let of_node = |node: &'_ CacheNode| {
             let aliens = node.aliens.iter().flat_map(PerNode::values).flat_map(|array| array.slabs.clone());
@@ -161,12 +162,12 @@ impl Arrays {
 }
 
 impl KmemCache {
-    /// The order of a slab.
+    /// The order of the cache's slabs.
     pub fn order(&self) -> Order {
         self.layout.order
     }
 
-    /// Objects in a slab.
+    /// Number of objects in a slab.
     pub fn objects(&self) -> u16 {
         self.layout.objects
     }
@@ -175,12 +176,12 @@ impl KmemCache {
         slab.in_use == self.layout.objects
     }
 
-    /// The request to the page allocator that makes memory for a slab.
+    /// The request to the page allocator for the frames of a slab.
     fn request(&self, node: NodeId) -> AllocRequest {
         self.cache.request(node).of_order(self.layout.order)
     }
 
-    /// Fills the empty array of a CPU from its node, as far as there is something; says how many it still wants
+    /// Refills the empty array of a CPU from its node, as far as the node has free objects; returns the number still wanted
     /// (`cache_alloc_refill`).
     fn refill(&mut self, frames: &mut FrameTable, cpu: CpuId, at: NodeId) -> usize {
         let (array, node) = (&mut self.cpus[cpu.0 as usize], &mut self.nodes[at]);
@@ -194,7 +195,7 @@ impl KmemCache {
         if node.free_objects == 0 {
             return wanted;
         }
-        // Bound: each turn takes an object at least.
+        // Bound: each turn takes at least one object.
         while wanted > 0
             && let Some(slab) = self.first_slab(frames, at)
         {
@@ -206,7 +207,7 @@ impl KmemCache {
         wanted
     }
 
-    /// A slab of a node with free objects, off its list (`get_first_slab`).
+    /// Takes a slab of a node with free objects off its list (`get_first_slab`).
     fn first_slab(&mut self, frames: &mut FrameTable, node: NodeId) -> Option<Pfn> {
         let node = &mut self.nodes[node];
         node.partial.pop_head(frames.threads()).or_else(|| {
@@ -215,7 +216,7 @@ impl KmemCache {
         })
     }
 
-    /// Up to so many objects of a slab for the array of a CPU; says how many (`alloc_block`).
+    /// Moves up to `most` objects of a slab to the array of a CPU; returns their number (`alloc_block`).
     fn fill(&mut self, frames: &mut FrameTable, cpu: CpuId, pfn: Pfn, most: usize) -> usize {
         let slab = slab_at(frames, pfn);
         let free = self.layout.objects - slab.in_use;
@@ -226,14 +227,14 @@ impl KmemCache {
         count.into()
     }
 
-    /// A slab of which objects were taken is where the next are taken from, if there are more (`fixup_slab_list`).
+    /// Puts a slab back of which objects were taken: at the head of the partial slabs, unless it is full (`fixup_slab_list`).
     fn put_used(&mut self, frames: &mut FrameTable, node: NodeId, pfn: Pfn) {
         if !self.is_full(slab_at(frames, pfn)) {
             self.nodes[node].partial.push_head(frames.threads(), pfn);
         }
     }
 
-    /// One object of a node's slabs, past all arrays (`____cache_alloc_node`).
+    /// Takes one object of a node's slabs, past all arrays (`____cache_alloc_node`).
     fn take_one(&mut self, frames: &mut FrameTable, node: NodeId) -> Object {
         let pfn = self.first_slab(frames, node).expect("the caller knows of a free object");
         let slab = slab_at(frames, pfn);
@@ -243,14 +244,14 @@ impl KmemCache {
         Object(pfn)
     }
 
-    /// A new slab is the last of its node's empty ones (`cache_grow_end`).
+    /// Adds a new slab as the last of its node's empty slabs (`cache_grow_end`).
     pub(super) fn put_new(&mut self, frames: &mut FrameTable, node: NodeId, pfn: Pfn) {
         let node = &mut self.nodes[node];
         node.free.push_tail(frames.threads(), pfn);
         node.free_objects += usize::from(self.layout.objects);
     }
 
-    /// Objects go back to slabs of their node; returns the slabs that are given up (`free_block`).
+    /// Returns objects to their slabs; the result is the slabs to be freed (`free_block`).
     #[must_use]
     fn free_block(&mut self, frames: &mut FrameTable, node: NodeId, objects: &[Pfn]) -> Vec<Pfn> {
         let in_slab = self.layout.objects;
@@ -276,12 +277,12 @@ impl KmemCache {
             node.free_objects -= usize::from(in_slab);
             gone.push(pfn);
         }
-        // They are collected on a list that grows at its head.
+        // Linux collects them on a list that grows at its head.
         gone.reverse();
         gone
     }
 
-    /// The array of a CPU is full: its oldest objects go to those that the node's CPUs keep, or to slabs (`cache_flusharray`).
+    /// Empties the oldest part of a CPU's full array into the node's shared array, or into slabs (`cache_flusharray`).
     #[must_use]
     fn flush(&mut self, frames: &mut FrameTable, cpu: CpuId, node: NodeId) -> Vec<Pfn> {
         let array = &mut self.cpus[cpu.0 as usize].slabs;
@@ -295,7 +296,7 @@ impl KmemCache {
         self.free_block(frames, node, &oldest)
     }
 
-    /// Objects of another node that a node has collected go there (`__drain_alien_cache`).
+    /// Sends the objects of node `of` that node `at` has collected to their slabs (`__drain_alien_cache`).
     #[must_use]
     pub(super) fn drain_aliens(&mut self, frames: &mut FrameTable, at: NodeId, of: NodeId) -> Vec<Pfn> {
         let Some(aliens) = &mut self.nodes[at].aliens else { return Vec::new() };
@@ -306,7 +307,7 @@ impl KmemCache {
         if array.slabs.is_empty() { Vec::new() } else { self.free_block(frames, of, &array.slabs) }
     }
 
-    /// An array that nobody has used for a while loses some of its oldest objects (`drain_array`).
+    /// Drops some of the oldest objects of an array that was not used lately (`drain_array`).
     #[must_use]
     pub(super) fn drain_unused(&mut self, frames: &mut FrameTable, which: Which, node: NodeId) -> Vec<Pfn> {
         let array = match which {
@@ -321,7 +322,7 @@ impl KmemCache {
         self.free_block(frames, node, &oldest)
     }
 
-    /// Some of a node's empty slabs, where none was looked for of late: a fifth of its limit (`drain_freelist`).
+    /// Takes a fifth of the limit of a node's empty slabs, if none was wanted lately (`drain_freelist`).
     #[must_use]
     pub(super) fn drain_free(&mut self, frames: &mut FrameTable, node: NodeId) -> Vec<Pfn> {
         let in_slab = usize::from(self.layout.objects);
@@ -342,7 +343,7 @@ impl Memory {
         (self.slabs.arrays_mut().of_mut(cache), &mut self.frames)
     }
 
-    /// An object (`kmem_cache_alloc`).
+    /// Allocates an object (`kmem_cache_alloc`).
     pub(super) fn slab_alloc(&mut self, cx: &mut Cx, cache: Cache) -> Result<Object, NoMemory> {
         let (cpu, node) = (cx.cpu(), self.node_of_cpu(cx.cpu()));
         let (kmem, frames) = self.slab_cache(cache);
@@ -364,11 +365,11 @@ impl Memory {
         Ok(Object(array.slabs.pop().expect("filled above")))
     }
 
-    /// An object where this CPU's node has no frame at once: of another node's slabs, or of a new one, for which memory is made
-    /// (`fallback_alloc`).
+    /// Allocates an object when this CPU's node has no free frame: of another node's slabs, or of a new slab, for which memory
+    /// is reclaimed (`fallback_alloc`).
     #[cold]
     fn slab_alloc_elsewhere(&mut self, cx: &mut Cx, cache: Cache, node: NodeId) -> Result<Object, NoMemory> {
-        // The node is looked at once more, past its arrays.
+        // The node is tried once more, past its arrays.
         let (kmem, frames) = self.slab_cache(cache);
         let had_none = kmem.first_slab(frames, node).is_none();
         assert!(had_none, "the array of a CPU is empty only when its node has no free object");
@@ -392,10 +393,10 @@ impl Memory {
         Ok(kmem.take_one(frames, other))
     }
 
-    /// A new slab on a node, if it has a frame at once (`gfp_exact_node`).
+    /// Adds a slab on a node, if the node has a free frame (`gfp_exact_node`).
     fn grow_here(&mut self, cx: &mut Cx, cache: Cache, node: NodeId) -> Option<Pfn> {
         let request = self.slab_cache(cache).0.request(node).this_node();
-        // A request that does not reclaim asks for nothing.
+        // A request that does not reclaim does not ask the slow path.
         self.grow(cx, cache, &AllocRequest { wakes_kswapd: false, reclaims: false, ..request }).ok()
     }
 
@@ -405,7 +406,7 @@ impl Memory {
         Ok(pfn)
     }
 
-    /// Gives an object back (`kmem_cache_free`).
+    /// Frees an object (`kmem_cache_free`).
     pub(super) fn slab_free(&mut self, cx: &mut Cx, object: Object) {
         let Object(pfn) = object;
         let (cpu, node, of) = (cx.cpu(), self.node_of_cpu(cx.cpu()), self.node_of(pfn));
@@ -426,7 +427,7 @@ impl Memory {
         self.destroy_slabs(cx, gone);
     }
 
-    /// Slabs go back to the page allocator (`slabs_destroy`).
+    /// Frees slabs to the page allocator (`slabs_destroy`).
     pub(super) fn destroy_slabs(&mut self, cx: &mut Cx, slabs: Vec<Pfn>) {
         for pfn in slabs {
             let order = slab_at(&self.frames, pfn).order;

@@ -1,9 +1,9 @@
-//! Linux: what a frame of a slab tells: `struct slab`, mm/slab.h, and the names of caches in mm/slab_common.c (v6.1).
+//! Linux: the state of a slab's frame: `struct slab`, mm/slab.h, and the names of caches in mm/slab_common.c (v6.1).
 //! Differs: a number for each cache.
 
 use units::{Order, Pfn};
 
-/// A kind of object.
+/// A cache of kernel objects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cache {
     /// `vm_area_struct`: a VMA.
@@ -12,42 +12,42 @@ pub enum Cache {
     MmStruct,
     /// `filp`: an open file.
     Filp,
-    /// `dentry`: a name.
+    /// `dentry`: a name in the file system.
     Dentry,
-    /// `ext4_inode_cache`: a file.
+    /// `ext4_inode_cache`: an inode of ext4.
     Ext4Inode,
-    /// `radix_tree_node`: a node of the tree of a file's pages.
+    /// `radix_tree_node`: a node of the tree that holds a file's pages.
     RadixTreeNode,
-    /// `buffer_head`: the block of a page.
+    /// `buffer_head`: the disk block of a page.
     BufferHead,
-    /// `xfs_inode`: a file.
+    /// `xfs_inode`: an inode of XFS.
     XfsInode,
-    /// `xfs_ili`: what the log holds of it.
+    /// `xfs_ili`: the log item of an XFS inode.
     XfsIli,
     /// `xfs_buf`: a buffer of metadata.
     XfsBuf,
-    /// `kmalloc-512`: anything of up to 512 bytes.
+    /// `kmalloc-512`: any object of up to 512 bytes.
     Kmalloc512,
-    /// `kmalloc-1k`: anything of up to 1024 bytes.
+    /// `kmalloc-1k`: any object of up to 1024 bytes.
     Kmalloc1k,
-    /// `jbd2_inode`: what the journal of ext4 knows of a file that was opened to be written.
+    /// `jbd2_inode`: the journal's record of an ext4 file that was opened for writing.
     Jbd2Inode,
-    /// `ext4_extent_status`: where a run of a file's blocks is, or that it is promised.
+    /// `ext4_extent_status`: a run of a file's blocks: where it is on the disk, or that it is delayed.
     ExtentStatus,
-    /// `lsm_inode_cache`: what security modules keep with a file.
+    /// `lsm_inode_cache`: the data of security modules for an inode.
     LsmInode,
-    /// `jbd2_journal_head`: a block that the journal of ext4 has a part in.
+    /// `jbd2_journal_head`: a block that a transaction of ext4's journal holds.
     JournalHead,
-    /// `bio-0`, since 5.12 `bio-184`: pages on their way to a disk or from it, up to four of them.
+    /// `bio-0`, since 5.12 `bio-184`: a request to a disk, with room for four pages.
     Bio,
-    /// `biovec-64`: more of them.
+    /// `biovec-64`: the pages of a larger bio, up to 64.
     Biovec64,
-    /// `biovec-max`: as many as one bio has.
+    /// `biovec-max`: the pages of the largest bio.
     BiovecMax,
 }
 
 impl Cache {
-    /// Every kind.
+    /// Every cache.
     pub const ALL: [Self; 19] = [
         Self::VmArea,
         Self::MmStruct,
@@ -75,12 +75,12 @@ impl Cache {
     }
 }
 
-/// An object that is in use, by the first frame of its slab.
+/// An object in use, named by the first frame of its slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object(pub Pfn);
 
 impl Object {
-    /// The first frame of its slab.
+    /// The first frame of the object's slab.
     pub fn slab(self) -> Pfn {
         self.0
     }
@@ -89,13 +89,13 @@ impl Object {
 /// The state of a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slab {
-    /// The cache of its objects.
+    /// The cache that the slab's objects belong to.
     pub cache: Cache,
     /// The slab's order.
     pub order: Order,
     /// Objects in use.
     pub in_use: u16,
-    /// A CPU allocates from it, or has it among those that it will allocate from: it is on no list of its node, and stays when
-    /// it is empty.
+    /// A CPU allocates from the slab or has it on its partial list: it is on no list of its node, and stays even if it is
+    /// empty.
     pub frozen: bool,
 }

@@ -1,7 +1,7 @@
 //! Linux: calculate_slab_order(), set_objfreelist_slab_cache() and its like, and enable_cpucache() in mm/slab.c (v4.20).
-//! Differs: no colouring, which uses what is left over and no more.
+//! Differs: no colouring, which uses only bytes that are left over.
 //!
-//! How large a slab of SLAB is, how many objects it holds, and how many of them a CPU keeps.
+//! The order of a slab of SLAB, the number of its objects, and the number of objects that a CPU keeps.
 
 use rules::machine::MachineSpec;
 use units::Order;
@@ -11,18 +11,18 @@ use super::Cache;
 /// Frames of memory above which slabs may be of two frames (`kmem_cache_init`: 32 MiB).
 const SMALL_MEMORY: u64 = (32 << 20) >> 12;
 
-/// Where the list of the free objects of a slab is: an index of a byte for each object.
+/// The place of a slab's list of free objects, which has one byte for each object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FreeList {
-    /// In an object that is free (`CFLGS_OBJFREELIST_SLAB`); not where a constructor has been at work on it.
+    /// In a free object (`CFLGS_OBJFREELIST_SLAB`); not in one that a constructor has initialised.
     InObject,
-    /// In an object of another kind (`CFLGS_OFF_SLAB`).
+    /// In an object of another cache (`CFLGS_OFF_SLAB`).
     OffSlab,
     /// At the end of the slab.
     OnSlab,
 }
 
-/// A slab of a kind.
+/// The form of a cache's slabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) order: Order,
@@ -31,14 +31,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The slab of a kind on a machine.
+    /// The layout of a cache's slabs on a machine.
     pub(super) fn new(cache: Cache, machine: &MachineSpec) -> Self {
         let zones = machine.nodes.iter().flat_map(|node| &node.zones);
         let memory: u64 = zones.map(|zone| zone.managed.0).sum();
         Self::of(cache.size(), cache.is_reclaimable(), cache.has_constructor(), u8::from(memory > SMALL_MEMORY))
     }
 
-    /// For objects of so many bytes (`__kmem_cache_create`), with `slab_max_order`.
+    /// The layout for objects of `size` bytes (`__kmem_cache_create`); `max_order` is `slab_max_order`.
     fn of(size: u32, is_reclaimable: bool, has_constructor: bool, max_order: u8) -> Self {
         let order = |list| order_of(size, list, is_reclaimable, max_order);
         if !has_constructor {
@@ -47,7 +47,7 @@ impl Layout {
                 return in_object;
             }
         }
-        // Off the slab only if there is no room left for it at the end.
+        // Off the slab only if the bytes left over at its end are too few for the list.
         let (off_slab, left) = order(FreeList::OffSlab);
         if off_slab.objects > 0 && left < u32::from(off_slab.objects) {
             return off_slab;
@@ -56,13 +56,14 @@ impl Layout {
     }
 }
 
-/// The order for a place of the list, and the bytes left over (`calculate_slab_order`); no objects when there is none.
+/// The order for a place of the list, and the bytes left over (`calculate_slab_order`); a layout without objects if
+/// there is none.
 fn order_of(size: u32, list: FreeList, is_reclaimable: bool, max_order: u8) -> (Layout, u32) {
     /// Indices are bytes (`SLAB_OBJ_MAX_NUM`).
     const MOST_OBJECTS: u32 = 255;
     /// `KMALLOC_MAX_ORDER` of SLAB.
     const MOST_ORDER: u8 = 10;
-    /// The least that a list off the slab takes (`KMALLOC_MIN_SIZE`).
+    /// The smallest object for a list off the slab (`KMALLOC_MIN_SIZE`).
     const LEAST_LIST: u32 = 32;
     let mut best = (Layout { order: Order::BASE, objects: 0, list }, 0);
     for order in (0..=MOST_ORDER).map(Order) {
@@ -89,7 +90,7 @@ fn order_of(size: u32, list: FreeList, is_reclaimable: bool, max_order: u8) -> (
     best
 }
 
-/// Objects that a CPU keeps of a kind at most (`enable_cpucache`).
+/// Most objects of a cache that a CPU keeps (`enable_cpucache`).
 pub(super) const fn cpu_limit(cache: Cache) -> usize {
     match cache.size() {
         131_073.. => 1,
@@ -100,7 +101,7 @@ pub(super) const fn cpu_limit(cache: Cache) -> usize {
     }
 }
 
-/// Batches that the CPUs of a node keep together, where there are several (`enable_cpucache`).
+/// Batches of objects that the CPUs of a node keep together, if there are several CPUs (`enable_cpucache`).
 pub(super) const fn shared_batches(cache: Cache, cpus: usize) -> usize {
     if cpus > 1 && cache.size() <= 4096 { 8 } else { 0 }
 }
@@ -129,7 +130,7 @@ mod tests {
     fn no_kind_of_ours_keeps_its_lists_elsewhere() {
         let list = |cache: Cache| Layout::of(cache.size(), cache.is_reclaimable(), cache.has_constructor(), 1).list;
         for cache in Cache::ALL {
-            // There are more of these in a slab than one of them has bytes.
+            // A slab of these caches has more objects than one object has bytes.
             let is_at_end = cache.has_constructor() || matches!(cache, Cache::ExtentStatus | Cache::LsmInode);
             let expected = if is_at_end { FreeList::OnSlab } else { FreeList::InObject };
             assert_eq!(list(cache), expected, "{cache:?}");
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_list_is_off_the_slab_where_objects_fill_it() {
-        // 8 objects of 512 bytes with a constructor fill a frame: with a list on it there would be 7.
+        // 8 objects of 512 bytes with a constructor fill a frame: with the list on the slab there would be 7.
         let full = Layout::of(512, false, true, 1);
         assert_eq!(full, Layout { order: Order::BASE, objects: 8, list: FreeList::OffSlab });
         let small = Layout::of(32, false, true, 1);
@@ -147,7 +148,7 @@ mod tests {
             Layout { order: Order::BASE, objects: 124, list: FreeList::OnSlab },
             "half an object is less"
         );
-        // Without one it is in an object, unless it is larger than that.
+        // Without a constructor the list is in an object, unless it is larger than the object.
         assert_eq!(Layout::of(512, false, false, 1).list, FreeList::InObject);
         assert_eq!(Layout::of(32, false, false, 1), Layout { list: FreeList::OnSlab, ..small });
     }

@@ -1,9 +1,9 @@
 //! Linux: cache_reap() and below in mm/slab.c (v4.20).
-//! Differs: the work of an idle CPU is not put off (`INIT_DEFERRABLE_WORK`); `slab_mutex` is always free; which kinds of a node
-//! are due when follows from their order, and not from where their descriptors lie.
+//! Differs: the work of an idle CPU is not put off (`INIT_DEFERRABLE_WORK`); `slab_mutex` is always free; the caches of a node
+//! become due in the order of their numbers, not of the addresses of their descriptors.
 //!
-//! Every two seconds each CPU takes what lies idle out of its arrays, and every four seconds one CPU of a node what lies idle
-//! there.
+//! Every two seconds each CPU drops idle objects from its arrays, and every four seconds one CPU of a node does so for the
+//! node.
 
 use rules::machine::MachineSpec;
 use units::{NodeId, Picos, Time};
@@ -20,14 +20,14 @@ pub const REAP_CPU: Picos = Picos::from_micros(2_000_000);
 /// From one look at a node's to the next (`REAPTIMEOUT_NODE`).
 const REAP_NODE: Picos = Picos::from_micros(4_000_000);
 
-/// The work of a CPU (`slab_reap_work`).
+/// The state of a CPU's work (`slab_reap_work`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reaper {
-    /// The kind that is next.
+    /// The cache that is next.
     at: usize,
-    /// The node of which the objects are sent back that this CPU's node has collected (`slab_reap_node`).
+    /// The node whose objects, collected on this CPU's node, are sent home next (`slab_reap_node`).
     aliens_of: NodeId,
-    /// When the work that is under way, or was last, was due.
+    /// When the present run of the work, or the last one, was due.
     due: Option<Time>,
 }
 
@@ -38,13 +38,13 @@ impl Reaper {
     }
 }
 
-/// The node behind one, round and round (`next_node_in`).
+/// The next node by number, and round again (`next_node_in`).
 fn next_in(ids: &[NodeId], node: NodeId) -> NodeId {
     let behind = ids.iter().copied().filter(|id| *id > node).min();
     behind.or_else(|| ids.iter().copied().min()).unwrap_or(node)
 }
 
-/// When a kind is due for the first time on a node.
+/// When a cache is first due on a node.
 pub(super) fn first_of(cache: Cache) -> Time {
     Time(REAP_NODE.0 * cache as u64 / Cache::ALL.len() as u64)
 }

@@ -1,11 +1,11 @@
 //! Linux: mm/slub.c (v4.20 to v6.1).
-//! Differs: a CPU looks for partial slabs on its own node only (`get_any_partial` is left out); nobody asks for an object of
-//! another node, so that no slab is taken from its CPU before it is full (`deactivate_slab`). From 6.8 on slabs of a CPU's
-//! partial list are not frozen, which changes nothing here; the caches of 6.18 that have sheaves have none.
+//! Differs: a CPU takes partial slabs of its own node only (`get_any_partial` is left out); objects are never asked for by
+//! node, so that no slab is taken from its CPU before it is full (`deactivate_slab`). From 6.8 on slabs of a CPU's partial list
+//! are not frozen, which changes nothing here; the sheaves of 6.18 are left out.
 //!
-//! Each CPU fills one slab at a time. A full slab of which an object is freed goes to the list of the CPU that frees it; when
-//! that list holds enough, all of it goes to the lists of the nodes. There a slab that is empty goes back when its node has
-//! enough of them.
+//! Each CPU fills one slab at a time. When an object of a full slab is freed, the slab goes to the partial list of the freeing
+//! CPU; when that list is full, all its slabs go to the lists of their nodes. An empty slab is freed if its node has enough
+//! partial slabs.
 
 use rules::{
     gfp::AllocRequest,
@@ -25,11 +25,12 @@ use crate::{
 };
 
 impl Cache {
-    /// The order of a slab where memory is not short, on so many CPUs: the least that leaves at most a sixteenth over and holds
-    /// as many objects as `calculate_order` asks for there (mm/slub.c, v6.1; 4.20 has the same, and counts CPUs that may come).
+    /// The order of a slab while memory is not short, on a machine of `cpus` CPUs: the lowest that leaves at most a sixteenth
+    /// over and holds as many objects as `calculate_order` wants for that number of CPUs (mm/slub.c, v6.1; 4.20 counts possible
+    /// CPUs).
     ///
     /// # Panics
-    /// When the objects fit badly: the kernel is content with less then, and no kind of ours needs that.
+    /// When the objects fit badly: the kernel then accepts more waste, which no cache here needs.
     fn order_on(self, cpus: u32) -> Order {
         /// `slub_max_order`: PAGE_ALLOC_COSTLY_ORDER.
         const MOST: u8 = 3;
@@ -41,13 +42,13 @@ impl Cache {
         (0..=MOST).map(Order).find(fits).expect("slabs of this kind leave little over")
     }
 
-    /// Empty slabs stay up to this many partial ones of a node: half the logarithm of the size, at least 5, at most 10
-    /// (`MIN_PARTIAL`, `MAX_PARTIAL`, mm/slub.c, v6.1).
+    /// Partial slabs of a node up to which empty slabs are kept: half the logarithm of the object's size, at least 5, at most
+    /// 10 (`MIN_PARTIAL`, `MAX_PARTIAL`, mm/slub.c, v6.1).
     fn min_partial(self) -> u32 {
         (self.size().ilog2() / 2).clamp(5, 10)
     }
 
-    /// Free objects that a CPU keeps on its partial list, before what comes next sends all of them to the nodes
+    /// Free objects on a CPU's partial list above which the next slab sends all slabs of the list to their nodes
     /// (`set_cpu_partial`, mm/slub.c, v4.20).
     const fn cpu_partial(self) -> u32 {
         match self.size() {
@@ -58,7 +59,7 @@ impl Cache {
         }
     }
 
-    /// The limit in slabs of an order, which the kernel takes to be half full (v5.16).
+    /// The limit of `cpu_partial` in slabs of an order, each taken to be half full (v5.16).
     fn cpu_partial_slabs(self, order: Order) -> u32 {
         let objects: u32 = match self.size() {
             4096.. => 6,
@@ -70,7 +71,7 @@ impl Cache {
     }
 }
 
-/// All slabs.
+/// The slabs of all caches.
 #[derive(Clone, Debug)]
 pub struct Slub {
     caches: [CacheState; Cache::ALL.len()],
@@ -78,15 +79,15 @@ pub struct Slub {
 
 #[derive(Clone, Debug)]
 struct CacheState {
-    /// The order of a slab where memory is not short.
+    /// The order of a slab while memory is not short.
     order: Order,
     /// The slab that each CPU allocates from.
     current: Vec<Option<Pfn>>,
-    /// The slabs that each CPU will allocate from, the next one last.
+    /// The partial list of each CPU; the slab that is used next is the last.
     cpu_partial: Vec<Vec<CpuPartial>>,
-    /// How many of these are enough.
+    /// When the partial list of a CPU is full.
     limit: Limit,
-    /// Slabs of each node with room that no CPU has.
+    /// Partial slabs of each node that no CPU holds.
     partial: PerNode<List>,
 }
 
@@ -95,21 +96,21 @@ struct CacheState {
 pub struct CpuPartial {
     /// The slab's first frame.
     pub slab: Pfn,
-    /// Free objects of it and of those behind it, as each was when it came here (`pobjects`).
+    /// Free objects of this slab and of those below it on the list, each counted when it was put there (`pobjects`).
     pub objects: u32,
 }
 
-/// When the partial list of a CPU is long enough.
+/// When the partial list of a CPU is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
-    /// With more free objects.
+    /// With more free objects than this.
     Objects(u32),
-    /// With so many slabs.
+    /// With this number of slabs.
     Slabs(u32),
 }
 
 impl Limit {
-    /// Must a list give way to the next slab?
+    /// Whether a list must be emptied before the next slab is added.
     fn is_reached(self, list: &[CpuPartial]) -> bool {
         match self {
             Self::Objects(most) => list.last().is_some_and(|head| head.objects > most),
@@ -117,7 +118,7 @@ impl Limit {
         }
     }
 
-    /// Has a CPU that takes slabs from its node enough of them, with so many free objects and so many slabs on its list?
+    /// Whether a CPU that takes slabs from its node has enough, with this number of free objects and of slabs on its list.
     fn is_refilled(self, objects: u32, slabs: u32) -> bool {
         match self {
             Self::Objects(most) => objects > most / 2,
@@ -142,28 +143,28 @@ impl Slub {
         Self { caches: Cache::ALL.map(cache) }
     }
 
-    /// The order of a slab of a kind where memory is not short.
+    /// The order of a cache's slabs while memory is not short.
     pub(super) fn order(&self, cache: Cache) -> Order {
         self.caches[cache as usize].order
     }
 
-    /// Slabs of a kind with room that no CPU has, of each node.
+    /// Partial slabs of a cache that no CPU holds, of each node.
     pub fn partial(&self, cache: Cache) -> &PerNode<List> {
         &self.caches[cache as usize].partial
     }
 
-    /// The slab of a kind that each CPU allocates from.
+    /// The slab of a cache that each CPU allocates from.
     pub fn current(&self, cache: Cache) -> &[Option<Pfn>] {
         &self.caches[cache as usize].current
     }
 
-    /// A slab is the last that CPUs of its node will take.
+    /// Puts a slab at the end of its node's partial slabs.
     pub(super) fn put_partial(&mut self, frames: &mut FrameTable, node: NodeId, pfn: Pfn) {
         let cache = slab_at(frames, pfn).cache;
         self.caches[cache as usize].partial[node].push_tail(frames.threads(), pfn);
     }
 
-    /// Slabs of a kind that each CPU will allocate from, the next one last.
+    /// The partial list of each CPU for a cache; the slab that is used next is the last.
     pub fn cpu_partial(&self, cache: Cache) -> &[Vec<CpuPartial>] {
         &self.caches[cache as usize].cpu_partial
     }
@@ -185,7 +186,7 @@ impl Memory {
         Ok(Object(slab))
     }
 
-    /// Gives an object back (`kmem_cache_free`).
+    /// Frees an object (`kmem_cache_free`).
     pub(super) fn slub_free(&mut self, cx: &mut Cx, object: Object) {
         let Object(pfn) = object;
         let was = slab_at(&self.frames, pfn);
@@ -195,7 +196,7 @@ impl Memory {
             return;
         }
         if was.is_full() {
-            // On no list: the CPU has it, before its node hears of it.
+            // The slab was on no list: the CPU has it now, and its node never listed it.
             if self.slabs.slub_mut().caches[now.cache as usize].is_cpu_full(cx) {
                 self.unfreeze_partials(cx, now.cache);
             }
@@ -209,7 +210,7 @@ impl Memory {
         }
     }
 
-    /// Another slab for this CPU: one of its partial list, one of its node's, or a new one (`___slab_alloc`).
+    /// Gets another slab for this CPU: of its partial list, of its node's, or a new one (`___slab_alloc`).
     fn next_slab(&mut self, cx: &mut Cx, cache: Cache) -> Result<Pfn, NoMemory> {
         let cpu = cx.cpu().0 as usize;
         let slab = match self.slabs.slub_mut().caches[cache as usize].cpu_partial[cpu].pop() {
@@ -226,11 +227,11 @@ impl Memory {
         Ok(slab)
     }
 
-    /// The first partial slab of this CPU's node, and more of them for the CPU's own list (`get_partial_node`).
+    /// Takes the first partial slab of this CPU's node, and more slabs for the CPU's partial list (`get_partial_node`).
     fn take_partials(&mut self, cx: &mut Cx, cache: Cache) -> Option<Pfn> {
         let node = self.node_of_cpu(cx.cpu());
         let (mut first, mut objects, mut slabs) = (None, 0, 0);
-        // Bound: each turn takes a slab off the list of the node.
+        // Bound: each turn takes a slab off the node's list.
         while let Some(slab) =
             self.slabs.slub_mut().caches[cache as usize].partial[node].pop_head(self.frames.threads())
         {
@@ -248,7 +249,7 @@ impl Memory {
         first
     }
 
-    /// The partial list of this CPU has one more slab, which it will take first (`put_cpu_partial`).
+    /// Puts a slab on this CPU's partial list, which will be used next (`put_cpu_partial`).
     fn put_cpu_partial(&mut self, cx: &Cx, pfn: Pfn) {
         let slab = slab_at(&self.frames, pfn);
         self.freeze(pfn, true);
@@ -257,7 +258,7 @@ impl Memory {
         list.push(CpuPartial { slab: pfn, objects });
     }
 
-    /// The slabs of this CPU's partial list go to their nodes, and those that are empty go back where there are enough
+    /// Sends the slabs of this CPU's partial list to their nodes; empty slabs are freed if the node has enough partial ones
     /// (`unfreeze_partials`).
     fn unfreeze_partials(&mut self, cx: &mut Cx, cache: Cache) {
         let mut list =
@@ -273,19 +274,19 @@ impl Memory {
                 partial.push_tail(self.frames.threads(), pfn);
             }
         }
-        // The list of those that go is a stack.
+        // Linux collects the empty slabs on a stack.
         for pfn in empty.into_iter().rev() {
             let order = slab_at(&self.frames, pfn).order;
             self.free(cx, pfn, order);
         }
     }
 
-    /// A slab of the usual order, or of the least that holds an object (`allocate_slab`).
+    /// Makes a slab of the usual order, or of the lowest order that holds an object (`allocate_slab`).
     fn new_slab(&mut self, cx: &mut Cx, cache: Cache) -> Result<Pfn, NoMemory> {
         let request = cache.request(self.node_of_cpu(cx.cpu()));
         let usual = self.slabs.order(cache);
         let least = (0..=usual.0).map(Order).find(|order| cache.objects(*order) > 0).expect("objects are small");
-        // Where less will do, nobody makes room for more (`allocate_slab`).
+        // As a lower order will do, no memory is reclaimed for the usual one (`allocate_slab`).
         let light = AllocRequest { wakes_kswapd: false, reclaims: false, ..request }.of_order(usual);
         let large = (least < usual).then(|| self.alloc(cx, &light).ok()).flatten();
         let (pfn, order) = match large {
@@ -303,7 +304,7 @@ impl Memory {
 }
 
 impl CacheState {
-    /// Does the partial list of this CPU give way to the next slab?
+    /// Whether this CPU's partial list must be emptied before the next slab is added.
     fn is_cpu_full(&self, cx: &Cx) -> bool {
         self.limit.is_reached(&self.cpu_partial[cx.cpu().0 as usize])
     }
