@@ -2,7 +2,7 @@
 //! Differs: no CMA; no pages of drivers that can be moved.
 //!
 //! Compacting a zone moves pages from its lower part to free frames in its upper part, until there is a free block of the
-//! order wanted. `control.rs` is one run over a zone; its two scanners are in files of their own.
+//! requested order. `control.rs` is one run over a zone; its two scanners are in files of their own.
 //!
 //! Floor 4: this room is compaction and kcompactd. Files here use floors 0 to 3 and migration.
 
@@ -34,19 +34,19 @@ use crate::{Mm, Spaces, migrate::MigrateMode};
 pub(crate) use control::CompactControl;
 pub use zone::ZoneCompact;
 
-/// How much effort compaction makes (`enum compact_priority`), the least first.
+/// How hard compaction tries (`enum compact_priority`), from the least effort up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CompactPriority {
-    /// Waits for nothing.
+    /// Waits neither for locks nor for disks.
     Async,
     /// Waits for locks, not for disks.
     SyncLight,
-    /// Waits for everything, and looks at every pageblock.
+    /// Waits for locks and disks, and scans every pageblock.
     SyncFull,
 }
 
 impl CompactPriority {
-    /// The next, if there is one for such an order.
+    /// The next higher priority, if requests of such an order reach one.
     pub(crate) fn harder(self, is_costly: bool) -> Option<Self> {
         match self {
             Self::Async => Some(Self::SyncLight),
@@ -56,58 +56,58 @@ impl CompactPriority {
     }
 }
 
-/// The result of compaction (`enum compact_result`), in the kernel's order.
+/// The result of compaction for a request (`enum compact_result`), in the kernel's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CompactResult {
-    /// No zone had the free frames that it takes, or the need.
+    /// No zone had enough free frames for a run, or needed one.
     Skipped,
-    /// Every zone has failed lately.
+    /// Compaction is deferred in every zone after earlier failures.
     Deferred,
-    /// All that was to be looked at was.
+    /// The scanners have met after scanning the whole zone.
     Complete,
-    /// All that was to be looked at was, but for pageblocks passed over.
+    /// The scanners have met, but did not start at the ends of the zone.
     PartialSkipped,
-    /// Others wanted the lock or the CPU.
+    /// The run ended because another task wanted the lock or the CPU.
     Contended,
-    /// There is a block now.
+    /// There is a free block now.
     Success,
 }
 
 /// The reason why asynchronous compaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contention {
-    /// Others wanted the CPU (`COMPACT_CONTENDED_SCHED`).
+    /// Another task wanted the CPU (`COMPACT_CONTENDED_SCHED`).
     Cpu,
-    /// Others had the lock (`COMPACT_CONTENDED_LOCK`).
+    /// Another CPU held the lock (`COMPACT_CONTENDED_LOCK`).
     Lock,
 }
 
-/// The result, and the block if it was captured or taken.
+/// The result of direct compaction, and the block if one was captured or taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compacted {
     pub(crate) result: CompactResult,
     pub(crate) block: Option<Pfn>,
-    /// The contention that ended the run, where the slow path asks for that (up to 4.7).
+    /// The contention that ended the run, which the slow path needs up to 4.7.
     pub(crate) contention: Option<Contention>,
 }
 
-/// Compacting memory for one request (try_to_compact_pages).
+/// Direct compaction of the zones for one request (`try_to_compact_pages`).
 #[derive(Clone, Debug)]
 pub(crate) struct DirectCompact {
     request: AllocRequest,
     priority: CompactPriority,
-    /// The zones that were passed.
+    /// Number of zones that are done.
     passed: usize,
-    /// The best that came of them.
+    /// The best result of these zones.
     best: CompactResult,
-    /// Has one been tried? Before 4.8 none was when all were deferred.
+    /// Whether a zone was tried: up to 4.7 the result is `Deferred` if none was.
     has_tried: bool,
-    /// Were all that were tried left because others had a lock?
+    /// Whether lock contention ended the runs over all zones that were tried.
     all_locked: bool,
     contention: Option<Contention>,
-    /// The run over the next one.
+    /// The compaction run of the zone being tried now (`compact_zone_order`).
     run: Option<Box<CompactControl>>,
-    /// A block that this has completed, and kept.
+    /// A block that the run has completed and captured.
     captured: Option<Pfn>,
 }
 
@@ -126,7 +126,7 @@ impl DirectCompact {
         }
     }
 
-    /// Goes on until others may run.
+    /// Takes a step.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Compacted> {
         let zones = mm.memory.zones_for(&self.request);
         // Bound: each turn passes a zone, or ends a step.
@@ -157,7 +157,7 @@ impl DirectCompact {
         }
     }
 
-    /// Begins a run over a zone, unless compaction rests there. The greatest effort does not ask, and is not counted.
+    /// Begins a run over a zone, unless compaction is deferred there. `SyncFull` ignores deferral, and is not counted.
     fn begin_zone(&mut self, mm: &mut Mm, zone: ZoneIndex) {
         if self.priority < CompactPriority::SyncFull && mm.is_compaction_deferred(zone, &self.request) {
             if mm.memory.variant().slow_path == SlowPath::ByProgress {
@@ -184,7 +184,7 @@ impl DirectCompact {
         }
     }
 
-    /// Notes the result of a zone; true when the others are left out.
+    /// Notes the result of a zone; returns true if the other zones are left out.
     fn after_zone(&mut self, mm: &mut Mm, cx: &Cx, zone: ZoneIndex, result: CompactResult) -> bool {
         let result = if self.captured.is_some() { CompactResult::Success } else { result };
         self.best = self.best.max(result);
@@ -204,7 +204,7 @@ impl DirectCompact {
         self.priority == CompactPriority::Async && cx.need_resched()
     }
 
-    /// Notes the result of a zone up to 4.7: the question is whether a request would now succeed in the zone.
+    /// Notes the result of a zone up to 4.7, where a zone has succeeded if the watermark test for the request passes now.
     fn after_zone_by_mark(
         &mut self,
         mm: &mut Mm,
@@ -228,12 +228,12 @@ impl DirectCompact {
         {
             mm.zone_compacts[zone].defer(order);
         }
-        // The zones that are left out may not be contended.
+        // Zones that are left out count as uncontended.
         self.all_locked &= !helps && !is_sched;
         helps || is_sched
     }
 
-    /// The result of all zones, up to 4.7: deferred only where every zone was.
+    /// The result of all zones up to 4.7: `Deferred` only if every zone was deferred.
     fn result_by_mark(&mut self) -> CompactResult {
         if !self.has_tried {
             return CompactResult::Deferred;
@@ -244,7 +244,7 @@ impl DirectCompact {
         self.best
     }
 
-    /// Has it helped? The block that was captured, or one from the free lists (`__alloc_pages_direct_compact`).
+    /// Ends direct compaction with the captured block, or with one from the free lists (`__alloc_pages_direct_compact`).
     fn end(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Compacted> {
         let is_fixed = mm.memory.variant().slow_path == SlowPath::Fixed;
         let result = if is_fixed { self.result_by_mark() } else { self.best };
@@ -281,7 +281,7 @@ impl DirectCompact {
 
 const _: () = assert!(size_of::<DirectCompact>() <= 256, "a task's kernel half is small");
 
-/// A step of a run, in which the task has the block that it completes by what it gives back.
+/// Takes a step of a run in which the task captures the wanted block if its own frees complete it.
 fn capturing<T>(
     mm: &mut Mm,
     cx: &mut Cx,
@@ -303,12 +303,12 @@ fn capturing<T>(
 }
 
 impl CompactPriority {
-    /// How long migration may wait (`compact_zone_order`): no direct compaction waits for disks.
+    /// What migration may wait for (`compact_zone_order`): direct compaction never waits for disks.
     fn mode(self) -> MigrateMode {
         if self == Self::Async { MigrateMode::Async } else { MigrateMode::SyncLight }
     }
 }
 
-/// The order of huge pages, by which the score of a node is taken.
+/// The order of huge pages, for which a node's fragmentation score is computed.
 // COMPACTION_HPAGE_ORDER, mm/compaction.c (v6.1).
 pub(crate) const SCORE_ORDER: Order = Order::HUGE;

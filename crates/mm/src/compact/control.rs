@@ -1,8 +1,8 @@
 //! Linux: compact_zone() and compact_finished() in mm/compaction.c (v4.1 to v6.1).
-//! Differs: a step is one look at 32 frames, one page or 32 pages; no task is killed while it compacts.
+//! Differs: a step scans 32 frames, or moves one page or 32 pages; no task is killed while it compacts.
 //!
-//! One run over one zone: the migrate scanner goes up from its start, the free scanner down from its end, until a block of
-//! the order wanted is free or they meet.
+//! One compaction run over one zone: the migrate scanner goes up from the zone's start, the free scanner down from its end,
+//! until a block of the requested order is free or the scanners meet.
 
 use memory::{
     cx::Cx,
@@ -28,17 +28,17 @@ use crate::{
 /// The caller of a compaction run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// A task, for a request.
+    /// A task, for its request (direct compaction).
     Direct(CompactPriority),
-    /// kcompactd, for an order.
+    /// kcompactd, for the order that it was woken for.
     Daemon,
-    /// kcompactd, for no request in particular.
+    /// kcompactd, to lower the node's fragmentation score.
     Proactive,
     /// `vm.compact_memory`.
     Manual,
 }
 
-/// Where the linear scan goes on when free lists lead nowhere (`fast_start_pfn`).
+/// Where the linear scan goes on if the free lists give no source (`fast_start_pfn`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FastStart {
     None,
@@ -46,41 +46,42 @@ pub(super) enum FastStart {
     Used,
 }
 
-/// A run over a zone (`struct compact_control`).
+/// A compaction run over a zone (`struct compact_control`).
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as the kernel has them")]
 pub(crate) struct CompactControl {
     pub(super) zone: ZoneIndex,
-    /// None: as much as can be.
+    /// The requested order; none: the whole zone is compacted.
     pub(super) order: Option<Order>,
     pub(super) list: MigrateType,
     highest: ZoneKind,
     urgency: Urgency,
     pub(super) reason: Reason,
     pub(super) mode: MigrateMode,
-    /// The run begins at the ends of the zone.
+    /// The run began at the ends of the zone.
     whole_zone: bool,
-    /// Others wanted a lock, or the CPU.
+    /// Contention for a lock or the CPU that the run has met.
     pub(super) contended: Option<Contention>,
-    /// The pageblock is scanned for the second time in a row.
+    /// The pageblock is scanned for the second time in a row (`cc->rescan`).
     pub(super) rescan: bool,
     pub(super) migrate_pfn: Pfn,
     pub(super) free_pfn: Pfn,
     pub(super) fast_start: FastStart,
     pub(super) fast_search_fail: u32,
     pub(super) search_order: u8,
-    /// Where the scan began whose pages were moved last, until they were made to merge.
+    /// First frame of the scan whose pages were moved last; cleared when the CPU's lists are drained so that freed frames
+    /// merge.
     last_migrated: Option<Pfn>,
-    /// Where the scan in progress began.
+    /// First frame of the scan in progress.
     iteration_start: Pfn,
-    /// Nothing was worth moving yet: where not to look again is the same for synchronous compaction.
+    /// No page was isolated yet: async compaction may move the start of sync compaction too (`update_cached`).
     update_cached: bool,
     is_captured: bool,
-    /// Off their lists, to be moved.
+    /// Isolated pages that are to be moved.
     pub(super) sources: Vec<Pfn>,
-    /// How many there were when they began to be moved.
+    /// Number of `sources` when their migration began.
     pub(super) nr_sources: usize,
-    /// Free frames to move to, the next one last.
+    /// Isolated free frames to move pages to; the last is used first.
     pub(super) targets: Vec<Pfn>,
     pub(super) migrate_scanned: u64,
     pub(super) free_scanned: u64,
@@ -89,38 +90,38 @@ pub(crate) struct CompactControl {
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// Is the zone worth it? Where do the scanners start?
+    /// Check whether the zone is suitable, and set the scanners' starts.
     Begin,
-    /// Is it done?
+    /// Check whether the run is finished.
     Look,
-    /// Find the next pageblock to take pages from; from here on.
+    /// Choose the next pageblock to take pages from, at or behind this frame.
     Choose(Option<Pfn>),
-    /// Take pages from it.
+    /// Isolate pages of the pageblock.
     Isolate(MigrateScan),
-    /// Move them.
+    /// Migrate these pages.
     Migrate(Migrate),
-    /// Find free frames for that.
+    /// Isolate free frames for the migration.
     FindFree(FreeScan, Migrate),
-    /// Give back the free frames that are left.
+    /// Give back the free frames that were not used.
     Release(CompactResult),
 }
 
 /// Where a phase leads.
 type Next = memory::step::Next<Phase, CompactResult>;
 
-/// The result of taking pages from a pageblock.
+/// The result of isolating pages of a pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Isolated {
-    /// There is more of the pageblock.
+    /// The pageblock is not scanned to its end.
     More,
     Block(Wait),
-    /// Too much is isolated already.
+    /// Too many pages are isolated already.
     Abort,
     Done,
 }
 
 impl CompactControl {
-    /// For a request (`compact_zone_order`).
+    /// A run for a request (`compact_zone_order`).
     pub(crate) fn direct(zone: ZoneIndex, request: &AllocRequest, priority: CompactPriority) -> Self {
         Self {
             list: MigrateType::of(request.mobility),
@@ -130,19 +131,19 @@ impl CompactControl {
         }
     }
 
-    /// By a kernel thread: for an order, or as far as it goes.
+    /// A run of kcompactd: for an order, or of the whole zone.
     pub(crate) fn by_daemon(zone: ZoneIndex, order: Option<Order>, highest: ZoneKind) -> Self {
         let reason = if order.is_some() { Reason::Daemon } else { Reason::Proactive };
         Self::new(zone, order, highest, reason, MigrateMode::SyncLight)
     }
 
-    /// By kswapd, which waits for nothing (`compact_pgdat`, up to 4.5). A struct of zeros asks for Unmovable, and its highest
-    /// zone is the lowest.
+    /// A run of kswapd, async (`compact_pgdat`, up to 4.5). The kernel leaves the control zeroed: migrate type Unmovable,
+    /// highest zone DMA.
     pub(crate) fn by_kswapd(zone: ZoneIndex, order: Order) -> Self {
         Self::new(zone, Some(order), ZoneKind::Dma, Reason::Daemon, MigrateMode::Async)
     }
 
-    /// As much as can be (`compact_node`).
+    /// A run for `vm.compact_memory`, over the whole zone (`compact_node`).
     pub(crate) fn manual(zone: ZoneIndex) -> Self {
         Self::new(zone, None, ZoneKind::Movable, Reason::Manual, MigrateMode::Sync)
     }
@@ -151,7 +152,7 @@ impl CompactControl {
         Self {
             zone,
             order,
-            // What GFP_KERNEL asks for.
+            // The type of `GFP_KERNEL`.
             list: MigrateType::Unmovable,
             highest,
             urgency: Urgency::Normal,
@@ -178,9 +179,9 @@ impl CompactControl {
         }
     }
 
-    /// Goes on until others may run.
+    /// Takes a step.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<CompactResult> {
-        // Bound: each turn passes 32 pageblocks that only have to be looked at, or ends a step.
+        // Bound: each turn passes 32 pageblocks that are only checked, or ends the step.
         loop {
             let phase = std::mem::replace(&mut self.phase, Phase::Look);
             if let Some(step) = self.run_phase(mm, spaces, cx, phase).note(&mut self.phase) {
@@ -200,7 +201,7 @@ impl CompactControl {
         holdings
     }
 
-    /// Gives back what it holds, all at once.
+    /// Gives back all pages and frames that the run holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Look) {
             Phase::Migrate(mut migrate) | Phase::FindFree(_, mut migrate) => {
@@ -222,23 +223,23 @@ impl CompactControl {
         self.order
     }
 
-    /// The task has the block that it wants.
+    /// Notes that the task has captured the block that it wants.
     pub(crate) fn note_captured(&mut self) {
         self.is_captured = true;
     }
 
-    /// Frames that the migrate scanner and the free scanner have looked at.
+    /// Frames that the migrate scanner and the free scanner have scanned.
     pub(crate) fn scanned(&self) -> (u64, u64) {
         (self.migrate_scanned, self.free_scanned)
     }
 
-    /// Does it look for free frames?
+    /// Whether the run is searching for free frames.
     #[cfg(test)]
     pub(super) fn seeks_free(&self) -> bool {
         matches!(self.phase, Phase::FindFree(..))
     }
 
-    /// Has it taken some of the pages that it wants?
+    /// Whether the run is in the middle of isolating pages.
     #[cfg(test)]
     pub(super) fn takes_pages(&self) -> bool {
         matches!(self.phase, Phase::Isolate(_)) && !self.sources.is_empty()
@@ -249,12 +250,12 @@ impl CompactControl {
         self.contended
     }
 
-    /// Is it over because of that?
+    /// Whether contention ends the run.
     pub(super) fn is_aborting(&self, mm: &Mm) -> bool {
         self.contended.is_some() && mm.memory.variant().compact_contended == CompactContended::Aborts
     }
 
-    /// Has it to end because others want the CPU (`compact_should_abort`)?
+    /// Whether the run must end because another task wants the CPU (`compact_should_abort`).
     pub(super) fn should_abort(&mut self, mm: &Mm, cx: &Cx) -> bool {
         let aborts =
             self.mode == MigrateMode::Async && mm.memory.variant().compact_contended == CompactContended::Aborts;
@@ -264,7 +265,7 @@ impl CompactControl {
         self.is_aborting(mm)
     }
 
-    /// Others have a lock that it wants: true when it ends for that (`compact_trylock_irqsave`), else it waits.
+    /// Notes contention for a lock: returns true if the run ends for that (`compact_trylock_irqsave`), else it waits.
     pub(super) fn gives_way(&mut self, mm: &Mm, is_contended: bool) -> bool {
         if self.mode == MigrateMode::Async && is_contended {
             self.contended = Some(Contention::Lock);
@@ -272,27 +273,27 @@ impl CompactControl {
         self.is_aborting(mm)
     }
 
-    /// For a task, which waits for its memory.
+    /// Whether a task compacts for its own request.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.reason, Reason::Direct(_))
     }
 
-    /// For a task that waits for nothing else.
+    /// Whether a task compacts for its own request, and waits for nothing.
     pub(super) fn is_direct_async(&self) -> bool {
         self.is_direct() && self.mode == MigrateMode::Async
     }
 
-    /// Pageblocks are scanned even where nothing was found lately (`ignore_skip_hint`).
+    /// Whether pageblocks with a skip mark are scanned too (`ignore_skip_hint`).
     pub(super) fn ignores_skip(&self) -> bool {
         !matches!(self.reason, Reason::Daemon | Reason::Direct(CompactPriority::Async | CompactPriority::SyncLight))
     }
 
-    /// Pages may move to pageblocks of any type (`ignore_block_suitable`).
+    /// Whether pages may move to pageblocks of any type (`ignore_block_suitable`).
     pub(super) fn ignores_block_type(&self) -> bool {
         self.reason == Reason::Direct(CompactPriority::SyncFull)
     }
 
-    /// Have the scanners come to the same pageblock (`compact_scanners_met`)?
+    /// Whether the scanners have come to the same pageblock (`compact_scanners_met`).
     fn have_met(&self, mm: &Mm) -> bool {
         let order = mm.memory.frames.blocks.order().0;
         self.free_pfn.0 >> order <= self.migrate_pfn.0 >> order
@@ -370,7 +371,7 @@ impl CompactControl {
         Next::Later(Phase::Look)
     }
 
-    /// The head of the loop: the next pageblock, unless it is done.
+    /// The head of the loop of `compact_zone`: goes on with the next pageblock, unless the run is finished.
     fn look(&mut self, mm: &mut Mm) -> Next {
         if let Some(result) = self.finished(mm) {
             return Next::Phase(Phase::Release(result));
@@ -382,7 +383,7 @@ impl CompactControl {
         Next::Phase(Phase::Choose(None))
     }
 
-    /// Why it ends, if it does (`compact_finished`).
+    /// The result of the run, if it is finished (`compact_finished`).
     fn finished(&mut self, mm: &mut Mm) -> Option<CompactResult> {
         if self.is_aborting(mm) {
             return Some(CompactResult::Contended);
@@ -414,7 +415,7 @@ impl CompactControl {
         if self.contended.is_some() { Some(CompactResult::Contended) } else { verdict }
     }
 
-    /// Is there a block for the request now, or one that it may steal?
+    /// Whether the zone now has a block for the request, or one that the request may steal.
     fn has_block(&self, mm: &Mm, order: Order) -> Ended {
         let pageblock = mm.memory.frames.blocks.order();
         let zone = mm.memory.zone(self.zone);
@@ -442,7 +443,7 @@ impl CompactControl {
         Ended::No
     }
 
-    /// Pages were taken from a pageblock, or none was found in it.
+    /// Goes on after isolating pages of a pageblock, of which there may be none.
     fn after_isolation(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         if self.sources.is_empty() {
             if self.update_cached {
@@ -488,7 +489,7 @@ impl CompactControl {
         }
     }
 
-    /// The scanner has left the block that pages were moved from: what was freed shall merge.
+    /// Drains this CPU's lists once the scanner has left the block that pages were moved from, so that freed frames merge.
     fn check_drain(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         if let (Some(order), Some(last)) = (self.order, self.last_migrated)
             && last < self.migrate_pfn.align_down(order)
@@ -503,7 +504,7 @@ impl CompactControl {
         Next::Later(Phase::Look)
     }
 
-    /// A run of the free frames that are left goes back; the free scanner shall find them again.
+    /// Gives back the unused free frames at the end of a run; the next run's free scanner starts at them.
     fn release(&mut self, mm: &mut Mm, cx: &mut Cx, result: CompactResult) -> Next {
         let highest = self.targets.iter().max().map(|pfn| pfn.align_down(mm.memory.frames.blocks.order()));
         if let Some(highest) = highest {
@@ -527,10 +528,10 @@ impl CompactControl {
     }
 }
 
-/// Does a run end with what is free?
+/// Whether a run ends with what is free now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// This is no place to ask.
+    /// Not at a pageblock boundary: the end is not checked here.
     NotHere,
     No,
     Yes,

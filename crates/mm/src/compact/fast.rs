@@ -1,8 +1,8 @@
 //! Linux: fast_find_migrateblock() and fast_isolate_freepages() in mm/compaction.c (v5.1 to v6.1).
-//! Differs: nothing is known to.
+//! Differs: no known differences.
 //!
-//! A few looks at the free lists, before frames are scanned one after the other: for a pageblock that is partly free, which
-//! takes fewer moves to empty, and for free blocks high up in the zone.
+//! Searches a few blocks of the free lists before frames are scanned one after the other: for a pageblock that is partly
+//! free, which takes fewer moves to empty, and for free blocks high up in the zone.
 
 use memory::{buddy::Block, cx::Cx, event::Event, pageblock::MigrateType, primitive, step::RUN};
 use rules::gfp::COSTLY;
@@ -13,31 +13,32 @@ use crate::{
     compact::control::{CompactControl, FastStart},
 };
 
-/// One block more of a list, or as many as a limit says; before 5.14 the kernel took the smaller of both, and so one block.
+/// How many more blocks of a list are searched: `limit`, at least one; before 5.14 the kernel took the minimum of both, and
+/// so one.
 fn at_least_one(mm: &Mm, limit: u32) -> u32 {
     if mm.memory.variant().compact_looks_further { limit.max(1) } else { limit.min(1) }
 }
 
-/// The result of a look at one free list.
+/// The result of a search of one free list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looked {
     /// Blocks looked at.
     scanned: u32,
-    /// A block in the part of the zone that is preferred.
+    /// A block in the preferred part of the zone.
     preferred: Option<Pfn>,
-    /// The highest block of the part that will do.
+    /// A block in the preferred part of the zone.
     passable: Option<Pfn>,
     /// The block looked at last.
     last: Option<Pfn>,
 }
 
 impl CompactControl {
-    /// How many blocks of the free lists are looked at (`freelist_scan_limit`).
+    /// Blocks of the free lists that are searched at most (`freelist_scan_limit`).
     fn list_limit(&self) -> u32 {
         (u32::try_from(RUN).expect("small") >> self.fast_search_fail.min(31)) + 1
     }
 
-    /// Where to take pages from next: a pageblock that is partly free, or where the scan has come to
+    /// The next pageblock to take pages from: one that is partly free, or else where the linear scan is
     /// (`fast_find_migrateblock`).
     pub(super) fn fast_find_migrateblock(&mut self, mm: &mut Mm, cx: &mut Cx) -> Pfn {
         let order = mm.memory.frames.blocks.order();
@@ -51,7 +52,8 @@ impl CompactControl {
         {
             return from;
         }
-        // Anywhere in the first half at the start; later in the first eighth, where pages are not moved to so soon.
+        // At the start anywhere in the first half of the free scanner's distance; later in its first eighth, where pages
+        // are not moved to soon.
         let half = self.free_pfn.0.saturating_sub(from.0) >> 1;
         let distance = if from == start { half } else { half >> 2 };
         let below = from.plus(distance).align_down(order);
@@ -75,12 +77,12 @@ impl CompactControl {
         self.block_of(mm, free)
     }
 
-    /// The first frame of a pageblock, or of the zone in it.
+    /// The first frame of a pageblock that belongs to the zone.
     fn block_of(&self, mm: &Mm, pfn: Pfn) -> Pfn {
         pfn.align_down(mm.memory.frames.blocks.order()).max(mm.memory.zone(self.zone).start)
     }
 
-    /// The linear scan goes on from the lowest of the blocks found (`update_fast_start_pfn`).
+    /// Lets the linear scan go on from the lowest of the blocks found (`update_fast_start_pfn`).
     fn lower_fast_start(&mut self, free: Pfn) {
         self.fast_start = match self.fast_start {
             FastStart::None => FastStart::At(free),
@@ -89,7 +91,8 @@ impl CompactControl {
         };
     }
 
-    /// A free block below a frame, in a pageblock that is not skipped. What was looked at goes to the end of the list.
+    /// Finds a free block below a frame, in a pageblock without a skip mark. Blocks that were searched go to the end of the
+    /// list.
     fn find_partly_free(
         &mut self,
         mm: &mut Mm,
@@ -109,7 +112,7 @@ impl CompactControl {
             }
             if pfn < below {
                 if !variant.compact_private_sources {
-                    // Also of those that were marked meanwhile.
+                    // Also of pageblocks that were marked meanwhile.
                     self.lower_fast_start(pfn);
                 }
                 if !frames.blocks.skip(pfn) {
@@ -134,7 +137,7 @@ impl CompactControl {
         found
     }
 
-    /// Nothing was found: the scan goes on, once from the lowest block that was (`reinit_migrate_pfn`).
+    /// Nothing was found: the linear scan goes on, the first time from the lowest block found (`reinit_migrate_pfn`).
     fn reinit_migrate_pfn(&mut self) -> Pfn {
         if let FastStart::At(first) = self.fast_start {
             self.migrate_pfn = first;
@@ -143,14 +146,14 @@ impl CompactControl {
         self.migrate_pfn
     }
 
-    /// Takes a free block high up in the zone; where it is, or where the linear search had better look
+    /// Takes a free block high up in the zone; returns its place, or a better place for the linear search
     /// (`fast_isolate_freepages`).
     pub(super) fn fast_isolate_freepages(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<Pfn> {
         let wanted = self.order.filter(|wanted| *wanted > Order::BASE)?;
         let pageblock = mm.memory.frames.blocks.order();
         let is_start = self.begins_at_end(mm);
         let mut limit = if is_start { pageblock.frames() >> 1 } else { at_least_one(mm, self.list_limit() >> 1) };
-        // Rather in the top quarter of what is between the scanners; in the top half if need be.
+        // Preferably in the top quarter of the range between the scanners, else in its top half.
         let distance = self.free_pfn.0.saturating_sub(self.migrate_pfn.0);
         let low = Pfn(self.free_pfn.0 - (distance >> 2)).align_down(pageblock);
         let min = Pfn(self.free_pfn.0 - (distance >> 1)).align_down(pageblock);
@@ -159,7 +162,7 @@ impl CompactControl {
         self.search_order = first.min(wanted.0 - 1);
         let (mut scanned, mut highest, mut found) = (0, None, None);
         let mut order = Some(self.search_order);
-        // Bound: each turn passes an order.
+        // Bound: each turn is done with an order.
         while let Some(at) = order {
             if mm.memory.zone(self.zone).nr_free(Order(at)) == 0 {
                 order = self.next_search_order(at, wanted);
@@ -205,7 +208,7 @@ impl CompactControl {
         self.after_fast_search(mm, found, (highest, min), is_start)
     }
 
-    /// Is the free scanner still where it begins when all of the zone is to be searched?
+    /// Whether the free scanner is still at the start of a search of the whole zone.
     fn begins_at_end(&self, mm: &Mm) -> bool {
         let zone = mm.memory.zone(self.zone);
         if mm.memory.variant().compact_clears_selectively {
@@ -215,7 +218,7 @@ impl CompactControl {
         self.free_pfn == Pfn(zone.end.0 - 1).align_down(mm.memory.frames.blocks.order())
     }
 
-    /// Where to look if nothing was found.
+    /// The place at which the linear search begins if the lists gave no block.
     pub(super) fn after_fast_search(
         &mut self,
         mm: &mut Mm,
@@ -247,7 +250,7 @@ impl CompactControl {
         page
     }
 
-    /// Looks at the free blocks of one order, the last ones first.
+    /// Searches the free blocks of one order, from the tail of the list.
     fn look_for_free(
         &self,
         mm: &Mm,
@@ -271,7 +274,7 @@ impl CompactControl {
             }
             if pfn >= min && looked.passable.is_none_or(|best| pfn > best) {
                 looked.passable = Some(pfn);
-                // One that will do is there: no need to look so long.
+                // A passable block is known: the search may be shorter.
                 *limit >>= 1;
             }
             if looked.scanned >= *limit {
@@ -283,7 +286,7 @@ impl CompactControl {
         looked
     }
 
-    /// The orders in turn, each once (`next_search_order`).
+    /// The next lower order, and round again, each order once (`next_search_order`).
     fn next_search_order(&mut self, order: u8, wanted: Order) -> Option<u8> {
         let next = order.checked_sub(1).unwrap_or(wanted.0 - 1);
         if next == self.search_order {

@@ -1,8 +1,8 @@
 //! Linux: isolate_freepages() and isolate_freepages_block() in mm/compaction.c, __isolate_free_page() in mm/page_alloc.c
 //! (v4.1 to v6.1).
-//! Differs: a step ends where the kernel lets go of the lock, every 32 frames.
+//! Differs: a step ends where the kernel releases the lock, every 32 frames.
 //!
-//! Takes free frames, from the upper part of the zone down.
+//! The free scanner: isolates free frames, from the upper part of the zone down.
 
 use memory::{buddy::Block, cx::Cx, event::Event, frame::Seen, pageblock::MigrateType, primitive, step::RUN};
 use rules::variant::CompactHugePages;
@@ -14,32 +14,32 @@ use crate::{
     migrate::MigrateMode,
 };
 
-/// Between frames that asynchronous compaction looks at, at first.
+/// Stride at which async compaction samples frames of a pageblock, at first.
 // isolate_freepages, mm/compaction.c (v5.1 and later): COMPACT_CLUSTER_MAX.
 const STRIDE_MAX: u32 = 32;
-/// Pageblocks that are passed in one step.
+/// Pageblocks that are passed in one step at most.
 const BLOCKS_PER_STEP: u32 = 32;
 
-/// A search for free frames.
+/// A search for free frames, over several steps.
 #[derive(Clone, Debug)]
 pub(crate) struct FreeScan(Stage);
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// On the free lists.
+    /// Search the free lists.
     Fast,
-    /// In the pageblock around what was found there.
+    /// Scan the pageblock of the block that the search found.
     Around(BlockScan),
-    /// The next pageblock down.
+    /// Choose the next pageblock down.
     NextBlock { start: Pfn, from: Pfn, stride: u32 },
-    /// In one.
+    /// Scan a pageblock.
     Block { start: Pfn, scan: BlockScan, stride: u32 },
 }
 
 /// A scan of one pageblock.
 #[derive(Clone, Debug)]
 pub(super) struct BlockScan {
-    /// The next frame to look at.
+    /// The next frame to scan.
     at: Pfn,
     end: Pfn,
     stride: u32,
@@ -53,7 +53,7 @@ impl FreeScan {
 }
 
 impl CompactControl {
-    /// Goes on until others may run; true when the search is over (`isolate_freepages`).
+    /// Takes a step; returns true if the search is over (`isolate_freepages`).
     pub(super) fn find_free(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut FreeScan) -> bool {
         if self.should_abort(mm, cx) {
             self.leave(&scan.0);
@@ -104,7 +104,7 @@ impl CompactControl {
         }
     }
 
-    /// Where it goes on when it is left in its middle.
+    /// Sets the place at which the search goes on if it is left in its middle.
     fn leave(&mut self, stage: &Stage) {
         match stage {
             Stage::NextBlock { from, .. } => self.free_pfn = *from,
@@ -113,14 +113,14 @@ impl CompactControl {
         }
     }
 
-    /// The pageblock of a frame, from its first frame in the zone.
+    /// A scan of the pageblock of a frame, from the first frame that is in the zone.
     fn block_around(&self, mm: &Mm, pfn: Pfn) -> BlockScan {
         let (order, zone) = (mm.memory.frames.blocks.order(), mm.memory.zone(self.zone));
         let at = pfn.align_down(order).max(zone.start);
         BlockScan { at, end: block_end(pfn, order).min(zone.end), stride: 1, isolated: 0 }
     }
 
-    /// Where the linear search goes on.
+    /// The stage at which the linear search goes on.
     fn first_block(&self, mm: &Mm) -> Stage {
         let sparse = self.mode == MigrateMode::Async && mm.memory.variant().compact_samples;
         let stride = if sparse { STRIDE_MAX } else { 1 };
@@ -131,12 +131,12 @@ impl CompactControl {
         }
     }
 
-    /// The next pageblock down that frames can be taken from; true when there is none above the migrate scanner.
+    /// Chooses the next pageblock down that frames can be taken from; returns true if there is none above the migrate scanner.
     fn next_block(&mut self, mm: &Mm, cx: &mut Cx, scan: &mut FreeScan, at: (Pfn, Pfn, u32)) -> bool {
         let (mut start, mut from, stride) = at;
         let order = mm.memory.frames.blocks.order();
         let low = block_end(self.migrate_pfn, order);
-        // Bound: so many pageblocks.
+        // Bound: this number of pageblocks.
         for _ in 0..BLOCKS_PER_STEP {
             if start < low {
                 self.free_pfn = from;
@@ -156,7 +156,7 @@ impl CompactControl {
         false
     }
 
-    /// May pages move to a pageblock (`suitable_migration_target`)? Not to one that is a free block already.
+    /// Whether pages may move to a pageblock (`suitable_migration_target`). Not to one that is already a free block.
     fn is_target(&self, mm: &Mm, start: Pfn) -> bool {
         let order = mm.memory.frames.blocks.order();
         if let Seen::Free(found) = mm.memory.frames.seen(start)
@@ -168,7 +168,7 @@ impl CompactControl {
         self.ignores_block_type() || matches!(list, MigrateType::Movable | MigrateType::Cma)
     }
 
-    /// A pageblock was searched, or as much of it as it took; true when the search is over.
+    /// Goes on after a pageblock was searched, wholly or in part; returns true if the search is over.
     fn after_block(&mut self, mm: &mut Mm, scan: &mut FreeScan, start: Pfn, block: &BlockScan, stride: u32) -> bool {
         let size = mm.memory.frames.blocks.order().frames();
         // Before 5.1 a pageblock in which there was something is not marked.
@@ -181,7 +181,7 @@ impl CompactControl {
             return true;
         }
         if block.at < block.end {
-            // No more than this may be taken.
+            // The zone cannot spare more frames.
             self.free_pfn = block.at;
             return true;
         }
@@ -191,8 +191,7 @@ impl CompactControl {
         false
     }
 
-    /// Nothing is left in a pageblock that was searched to its end: the next run need not look there
-    /// (`update_pageblock_skip`).
+    /// Sets the skip mark of a pageblock that was searched to its end (`update_pageblock_skip`).
     fn note_searched(&self, mm: &mut Mm, start: Pfn, block: &BlockScan) {
         if block.at == block.end {
             mm.memory.frames.blocks.set_skip(start, true);
@@ -201,8 +200,8 @@ impl CompactControl {
         }
     }
 
-    /// Takes free frames of a pageblock until there are enough, it ends, no more may be taken or the lock has been held
-    /// long enough; false in the last case (`isolate_freepages_block`).
+    /// Isolates free frames of a pageblock until there are enough, the pageblock ends, the zone can spare no more, or the lock
+    /// has been held long enough; returns false in the last case (`isolate_freepages_block`).
     fn isolate_block(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut BlockScan) -> bool {
         let (mut is_locked, mut scanned) = (false, 0);
         let before = scan.isolated;
@@ -223,7 +222,7 @@ impl CompactControl {
                     if by_frame {
                         scanned += rest;
                     } else if counts_passed {
-                        // One look passes them.
+                        // One look passes all frames of the block.
                         self.free_scanned += rest;
                     }
                     scan.at = scan.at.plus(order.frames() - 1 + scan.stride);
@@ -269,7 +268,7 @@ impl CompactControl {
         is_over
     }
 
-    /// Takes the zone's lock, and notes whether others have it; false when it leaves it to them.
+    /// Takes the zone's lock, and notes contention for it; returns false if the run gives way.
     pub(super) fn hold_zone(&mut self, mm: &mut Mm, cx: &mut Cx) -> bool {
         let is_contended = mm.memory.zone(self.zone).is_contended(cx);
         if self.gives_way(mm, is_contended) {
@@ -279,7 +278,7 @@ impl CompactControl {
         true
     }
 
-    /// Takes a free block to move pages to, in single frames, the highest of which is used first; false when the zone
+    /// Isolates a free block to move pages to, as single frames of which the highest is used first; returns false if the zone
     /// cannot spare it (`__isolate_free_page`, `split_map_pages`).
     pub(super) fn take_free(&mut self, mm: &mut Mm, cx: &mut Cx, block: Block) -> bool {
         if !mm.memory.isolate_free_block(cx, self.zone, block) {

@@ -1,8 +1,8 @@
 //! Linux: kcompactd(), wakeup_kcompactd(), proactive_compact_node() and compact_nodes() in mm/compaction.c (v4.6 to v6.1).
-//! Differs: the first look for proactive compaction comes when its timer is first armed to fire, not half a second after boot.
+//! Differs: the first proactive check comes when its timer is first armed to fire, not half a second after boot.
 //!
-//! The kernel thread of each node that compacts in the background: for an order that a request could not
-//! have, or, every half second, where free memory is too fragmented for huge pages.
+//! The kernel thread of each node that compacts in the background: for an order that a request could not get, or, every half
+//! second, if free memory is too fragmented for huge pages.
 
 use memory::{
     bell::ANY_ZONE,
@@ -24,17 +24,17 @@ use crate::{
     compact::{CompactControl, CompactResult, SCORE_ORDER, zone::DEFER_SHIFT_MAX},
 };
 
-/// Between two looks at the score of a node.
+/// Time between two checks of a node's fragmentation score.
 // HPAGE_FRAG_CHECK_INTERVAL_MSEC, include/linux/compaction.h (v6.1).
 pub const CHECK_INTERVAL: Picos = Picos::from_micros(500_000);
-/// The least score that proactive compaction goes for.
+/// The lowest score at which proactive compaction ends.
 // fragmentation_score_wmark, mm/compaction.c (v6.1).
 const SCORE_LEAST: u64 = 5;
-/// Between the score at which it ends and the one at which it begins.
+/// Distance from the score at which proactive compaction ends to the score above which it begins.
 const SCORE_STEP: u64 = 10;
 const SCORE_MOST: u64 = 100;
 
-/// Compaction in the background: settings, and which kernel threads were woken.
+/// Compaction in the background: its settings, and moves that fail for tests.
 #[derive(Clone, Debug)]
 pub struct Compaction {
     /// `vm.compaction_proactiveness`: 0 to 100; 0 is off.
@@ -45,28 +45,28 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Compaction of a machine that has just booted: no thread was woken.
+    /// Compaction of a machine that has just booted.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self { proactiveness: settings.compaction_proactiveness, fail_every: 0, moves: 0 }
     }
 
-    /// The next `n`-th page that is moved and each `n`-th after it stays where it was, when it is unmapped already: for tests.
+    /// Makes every n-th move of a page fail after the page was unmapped: for tests.
     pub fn fail_moves(&mut self, every: u32) {
         self.fail_every = every;
     }
 
-    /// Counts a move, and says whether it shall fail as if a task had a reference to the page (`folio_migrate_mapping`).
+    /// Counts a move; returns whether it fails as if a task held a reference to the page (`folio_migrate_mapping`).
     pub(crate) fn does_move_fail(&mut self) -> bool {
         self.moves = self.moves.wrapping_add(1);
         self.fail_every > 0 && self.moves.is_multiple_of(self.fail_every)
     }
 
-    /// Takes over changed settings.
+    /// Applies changed settings.
     pub(crate) fn apply_settings(&mut self, settings: &Settings) {
         self.proactiveness = settings.compaction_proactiveness;
     }
 
-    /// The score at which proactive compaction ends, and the one above which it begins (`fragmentation_score_wmark`).
+    /// The score at which proactive compaction ends, and the score above which it begins (`fragmentation_score_wmark`).
     pub fn score_marks(&self) -> (u64, u64) {
         let low = SCORE_MOST.saturating_sub(self.proactiveness.into()).max(SCORE_LEAST);
         (low, (low + SCORE_STEP).min(SCORE_MOST))
@@ -82,13 +82,13 @@ pub(crate) struct Kcompactd {
 /// The work of a node's kcompactd.
 #[derive(Clone, Debug)]
 struct Work {
-    /// None: it lowers the score.
+    /// The order to make; none: the score is to be lowered.
     order: Option<Order>,
     highest: ZoneKind,
-    /// Zones of the machine that were passed.
+    /// Number of the machine's zones that are done.
     passed: usize,
     run: Option<Box<CompactControl>>,
-    /// The node's score when it began.
+    /// The node's score when the work began.
     score: u64,
 }
 
@@ -98,19 +98,19 @@ impl Mm {
         self.memory.zone(zone).free_blocks(SCORE_ORDER).extfrag(SCORE_ORDER)
     }
 
-    /// The score of a node: each zone by its share of the node's frames (`fragmentation_score_node`).
+    /// The fragmentation score of a node: its zones' scores, weighted by their frames (`fragmentation_score_node`).
     pub fn node_score(&self, node: NodeId) -> u64 {
         let present: u64 = self.memory.node_zones(node).iter().map(|zone| zone.present).sum();
         let weighted = |at: ZoneIndex| self.memory.zone(at).present * self.zone_score(at) / (present + 1);
         self.memory.node(node).zones().map(weighted).sum()
     }
 
-    /// Does kcompactd look at its node from time to time?
+    /// Whether kcompactd checks its node's score from time to time.
     pub fn is_proactive(&self) -> bool {
         self.memory.variant().kcompactd && self.memory.variant().compact_proactive && self.compaction.proactiveness > 0
     }
 
-    /// Has a node's kcompactd nothing to do, so that it sleeps until it is woken or looks around?
+    /// Whether a node's kcompactd has no work, so that it sleeps until it is woken or its timer fires.
     pub fn is_kcompactd_idle(&self, node: NodeId) -> bool {
         !self.memory.node(node).kcompactd.is_busy
     }
@@ -142,7 +142,7 @@ impl Mm {
         Step::Block(if self.is_proactive() { Wait::Until(cx.now() + span) } else { Wait::Queue })
     }
 
-    /// The work that was asked for, else proactive work.
+    /// The next work: what kcompactd was woken for, else proactive work.
     fn next_work(&mut self, cx: &mut Cx, node: NodeId) -> Option<Work> {
         let score = self.node_score(node);
         let bell = &self.memory.node(node).kcompactd;
@@ -156,7 +156,7 @@ impl Mm {
         is_due.then_some(Work { highest: ANY_ZONE, ..work })
     }
 
-    /// The rest of a zone (`kcompactd_do_work`, `proactive_compact_node`).
+    /// Takes a step of the work, zone after zone (`kcompactd_do_work`, `proactive_compact_node`).
     fn step_work(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, work: &mut Work) -> Step<()> {
         // Bound: each turn passes a zone, or ends a step.
         while work.passed < self.memory.zones().len() {
@@ -191,7 +191,7 @@ impl Mm {
         Step::Done(())
     }
 
-    /// Is a zone worth compacting, and does compaction not rest there?
+    /// Whether a zone is suitable for compaction, and compaction is not deferred there.
     fn is_daemon_zone(&self, at: ZoneIndex, order: Option<Order>) -> bool {
         let Some(order) = order else { return true };
         let kind = self.memory.zone(at).kind;
@@ -211,10 +211,10 @@ impl Mm {
         }
     }
 
-    /// All zones were passed.
+    /// Ends the work after all zones.
     fn end_work(&mut self, cx: &mut Cx, node: NodeId, work: &Work) -> Step<()> {
         let Some(order) = work.order else {
-            // It was of no use: so it rests for long.
+            // The score did not fall: kcompactd rests for 32 s.
             let is_useless = self.node_score(node) >= work.score;
             let span = if is_useless { Picos(CHECK_INTERVAL.0 << DEFER_SHIFT_MAX) } else { CHECK_INTERVAL };
             return if self.memory.node(node).kcompactd.order > Order::BASE {
@@ -234,17 +234,17 @@ impl Mm {
     }
 }
 
-/// A write to `vm.compact_memory`: all zones are compacted as far as it goes (`compact_nodes`).
+/// A write to `vm.compact_memory`: compacts all zones as a whole (`compact_nodes`).
 #[derive(Clone, Debug, Default)]
 pub struct CompactMemory {
     passed: usize,
     run: Option<Box<CompactControl>>,
-    /// New folios of all CPUs are on their lists.
+    /// The batches of new folios of all CPUs were drained.
     has_drained: bool,
 }
 
 impl CompactMemory {
-    /// Goes on until others may run.
+    /// Takes a step.
     pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<()> {
         if !std::mem::replace(&mut self.has_drained, true) {
             mm.lru_add_drain_all(cx);
@@ -270,7 +270,7 @@ impl CompactMemory {
         self.run.as_ref().map_or_else(Holdings::default, |run| run.holdings())
     }
 
-    /// Gives back what it holds, all at once.
+    /// Gives back all pages and frames that the run holds.
     pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         if let Some(mut run) = self.run.take() {
             run.abort(mm, spaces, cx);

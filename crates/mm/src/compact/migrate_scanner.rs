@@ -1,7 +1,7 @@
 //! Linux: isolate_migratepages() and isolate_migratepages_block() in mm/compaction.c (v4.1 to v6.1).
-//! Differs: no pages of drivers that can be moved; a step ends where the kernel lets go of the lock, every 32 frames.
+//! Differs: no movable pages of drivers; a step ends where the kernel releases the lock, every 32 frames.
 //!
-//! Takes pages off their LRU lists, from the lower part of the zone up.
+//! The migrate scanner: isolates pages from their LRU lists, from the lower part of the zone up.
 
 use memory::{
     cx::Cx,
@@ -20,45 +20,45 @@ use crate::{
     migrate::MigrateMode,
 };
 
-/// Pageblocks that are passed in one step.
+/// Pageblocks that are passed in one step at most.
 // isolate_migratepages, mm/compaction.c (v6.1): cond_resched every COMPACT_CLUSTER_MAX pageblocks.
 const BLOCKS_PER_STEP: u32 = 32;
 
 /// A scan of one pageblock.
 #[derive(Clone, Debug)]
 pub(crate) struct MigrateScan {
-    /// Where it began.
+    /// First frame of the scan.
     first: Pfn,
-    /// The next frame to look at.
+    /// The next frame to scan.
     at: Pfn,
     end: Pfn,
-    /// Pages taken, less those put back.
+    /// Pages isolated, without those put back.
     isolated: u64,
-    /// Where the block of the order wanted ends, of which all is wanted or nothing.
+    /// End of the block of the requested order that the scan is in: such a block is isolated as a whole or not at all.
     next_skip: Option<Pfn>,
     /// The first frame of the pageblock was among those looked at.
     is_valid: bool,
-    /// Whether the pageblock is skipped was settled under the lock.
+    /// The skip mark of the pageblock was checked under the lock.
     skip_updated: bool,
     is_begun: bool,
-    /// Looked at in this step.
+    /// Frames scanned in this step.
     scanned: u64,
 }
 
-/// The result of a look at one frame.
+/// What the scanner found at one frame.
 enum Found {
-    /// Free frames: the next one to look at.
+    /// Free frames; the frame to go on at.
     Free(Pfn),
-    /// Nothing to be had.
+    /// Nothing to isolate; the frame to go on at.
     Fail(Pfn),
     Page,
-    /// The pageblock is another's, or the lock is.
+    /// Another run scans the pageblock, or the lock is contended.
     Abort,
 }
 
 impl CompactControl {
-    /// The next pageblock to take pages from, if there is one below the free scanner; or where to go on after others may
-    /// have run (`isolate_migratepages`).
+    /// Chooses the next pageblock to take pages from, if there is one below the free scanner; an error is the place to go
+    /// on at after others may have run (`isolate_migratepages`).
     pub(super) fn choose(&mut self, mm: &mut Mm, cx: &mut Cx, from: Option<Pfn>) -> Result<Option<MigrateScan>, Pfn> {
         if from.is_some() && self.should_abort(mm, cx) {
             return Ok(None);
@@ -94,7 +94,7 @@ impl CompactControl {
         Ok(None)
     }
 
-    /// Is a pageblock one to take pages from (`suitable_migration_source`)?
+    /// Whether pages may be taken from a pageblock (`suitable_migration_source`).
     fn is_source(&self, mm: &Mm, pfn: Pfn) -> bool {
         let order = mm.memory.frames.blocks.order();
         if mm.memory.variant().compact_huge_pages == CompactHugePages::ByBlock
@@ -129,7 +129,7 @@ impl CompactControl {
         }
     }
 
-    /// Takes pages, until there are 32, the pageblock ends or the lock has been held long enough.
+    /// Isolates pages until there are 32, the pageblock ends, or the lock has been held long enough.
     pub(super) fn isolate(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut MigrateScan) -> Isolated {
         if !scan.is_begun {
             self.migrate_pfn = scan.at;
@@ -167,8 +167,8 @@ impl CompactControl {
         Isolated::Done
     }
 
-    /// Nothing more is to be had of a pageblock: the next run need not look there (`update_pageblock_skip`, and from 5.1 on
-    /// `update_cached_migrate`).
+    /// Marks a pageblock that has no more pages to take, so that the next run skips it (`update_pageblock_skip`, and from
+    /// 5.1 on `update_cached_migrate`).
     fn pass_by(&self, mm: &mut Mm, scan: &MigrateScan) {
         let order = mm.memory.frames.blocks.order();
         let is_private = mm.memory.variant().compact_private_sources;
@@ -182,12 +182,12 @@ impl CompactControl {
         if is_private {
             compact.update_cached_migrate(scan.at, self.mode, order);
         } else {
-            // It goes on with the same pageblock, which it skips then.
+            // The next run goes on at this pageblock, and then skips it.
             compact.raise_cached_migrate(scan.first, self.mode);
         }
     }
 
-    /// One hold of the lock at most; says whether the scan is over.
+    /// Scans during one hold of the lock at most; returns whether the scan is over.
     fn isolate_run(
         &mut self,
         mm: &mut Mm,
@@ -222,7 +222,7 @@ impl CompactControl {
             }
             let found = self.look_at(mm, cx, scan, is_locked);
             if let (Found::Free(next) | Found::Fail(next), true) = (&found, counts_passed) {
-                // One look passes them.
+                // One look passes all frames of the block.
                 self.migrate_scanned += u64::from(next.0 - scan.at.0 - 1);
             }
             match found {
@@ -247,7 +247,7 @@ impl CompactControl {
         true
     }
 
-    /// One frame; a page that can be taken is found under the lock.
+    /// Scans one frame; takes the lock if the frame is a page that can be isolated.
     #[inline]
     fn look_at(&mut self, mm: &mut Mm, cx: &mut Cx, scan: &mut MigrateScan, is_locked: &mut bool) -> Found {
         let next = scan.at.plus(1);
@@ -275,7 +275,7 @@ impl CompactControl {
         Found::Page
     }
 
-    /// Was a pageblock marked already, when its scan begins?
+    /// Marks a pageblock when its scan begins; returns whether it was marked already.
     fn test_and_set_skip(&self, mm: &mut Mm, pfn: Pfn) -> bool {
         // Before 5.1 a pageblock is not marked for the time of its scan.
         let marks = mm.memory.variant().compact_private_sources;
@@ -287,7 +287,7 @@ impl CompactControl {
         was
     }
 
-    /// A page that cannot be taken: no block of the order wanted will come about here. What was taken of it goes back.
+    /// Skips the block of the requested order around a page that cannot be isolated; pages isolated from it go back.
     fn skip_block(
         &mut self,
         mm: &mut Mm,
@@ -311,7 +311,7 @@ impl CompactControl {
     }
 }
 
-/// Others are in the way: what was taken counts, and goes back (`ISOLATE_ABORT`).
+/// Ends the scan because of contention: the isolated pages are counted, and go back (`ISOLATE_ABORT`).
 fn abort(cx: &mut Cx, scan: &MigrateScan) -> Isolated {
     cx.count(Event::CompactIsolated, scan.isolated);
     Isolated::Abort

@@ -21,7 +21,7 @@ impl Mm {
             && state.has_room(order, highest, more, self.memory.variant().compact_mark)
     }
 
-    /// Are more pages off the lists of a zone's node than a half of those that are on them (`too_many_isolated`)?
+    /// Whether more pages of a zone's node are isolated than half of those on its LRU lists (`too_many_isolated`).
     pub(crate) fn too_many_isolated(&self, zone: ZoneIndex) -> bool {
         let (mut listed, mut isolated) = (0, 0);
         for at in self.memory.node(self.memory.zone(zone).node).zones() {

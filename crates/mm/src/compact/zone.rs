@@ -1,7 +1,7 @@
-//! Linux: what mm/compaction.c keeps in struct zone, include/linux/mmzone.h (v4.1 to v6.1).
-//! Differs: where scanners start is set at boot, and not at the first run, which then sets it.
+//! Linux: compaction's fields of struct zone, include/linux/mmzone.h (v4.1 to v6.1).
+//! Differs: the scanners' starts are set at boot; the kernel's first run sets them.
 //!
-//! Where the scanners go on, and which requests are turned away after failures.
+//! Where the scanners of a zone go on, and which requests are deferred after failures.
 
 use memory::{
     Memory,
@@ -19,30 +19,30 @@ use crate::{Mm, migrate::MigrateMode};
 /// Compaction is deferred for at most 2^6 requests.
 // COMPACT_MAX_DEFER_SHIFT, mm/compaction.c (v6.1).
 pub(crate) const DEFER_SHIFT_MAX: u8 = 6;
-/// Every eighth frame of a pageblock is looked at to find out whether it is worth scanning again.
+/// Every eighth frame of a pageblock is read to decide whether its skip mark is cleared.
 // __reset_isolation_pfn, mm/compaction.c (v6.1): 1 << PAGE_ALLOC_COSTLY_ORDER.
 const SAMPLE: u32 = 8;
 
-/// How far compaction of a zone has come, and how it has gone lately.
+/// The state of compaction in a zone between runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneCompact {
-    /// Where the migrate scanner goes on, asynchronous or not (`compact_cached_migrate_pfn`).
+    /// Start of the migrate scanner: for async, and for sync compaction (`compact_cached_migrate_pfn`).
     pub(crate) cached_migrate: [Pfn; 2],
-    /// Where the free scanner does (`compact_cached_free_pfn`).
+    /// Start of the free scanner (`compact_cached_free_pfn`).
     pub(crate) cached_free: Pfn,
-    /// The first pageblock worth scanning when skip bits were last cleared (`compact_init_migrate_pfn`).
+    /// The first pageblock with pages to move when skip marks were last cleared (`compact_init_migrate_pfn`).
     pub(crate) init_migrate: Option<Pfn>,
-    /// The last one (`compact_init_free_pfn`).
+    /// The last pageblock with free frames at that time (`compact_init_free_pfn`).
     pub(crate) init_free: Option<Pfn>,
-    /// Requests since the last failure (`compact_considered`).
+    /// Requests deferred since the last failure (`compact_considered`).
     pub(crate) considered: u32,
-    /// 2 to this is how many are turned away, less one (`compact_defer_shift`).
+    /// log2 of the number of requests of which the last is not deferred (`compact_defer_shift`).
     pub(crate) defer_shift: u8,
-    /// The least order that failed (`compact_order_failed`): nothing says so at boot, so all have.
+    /// The lowest order that failed (`compact_order_failed`). At boot it is 0, as if every order had failed.
     pub(crate) order_failed: Order,
-    /// Free frames of the zone when all was last scanned in vain, where deferral goes by the reason.
+    /// Free frames of the zone at the last failure, for the rule `compact_defers_by_reason`.
     pub(crate) failed_with: u64,
-    /// A task has looked at all of the zone: kswapd clears the skip bits before it sleeps (`compact_blockskip_flush`).
+    /// A task has scanned the whole zone: kswapd clears the skip marks before it sleeps (`compact_blockskip_flush`).
     pub(crate) blockskip_flush: bool,
 }
 
@@ -63,18 +63,18 @@ impl ZoneCompact {
         new
     }
 
-    /// The scanners start at the ends of the zone (`reset_cached_positions`).
+    /// Sets the scanners' starts to the ends of the zone (`reset_cached_positions`).
     pub(crate) fn reset_cached(&mut self, start: Pfn, end: Pfn, pageblock: Order) {
         self.cached_migrate = [start; 2];
         self.cached_free = Pfn(end.0 - 1).align_down(pageblock);
     }
 
-    /// The migrate scanner is done with the pageblock of `pfn` (`update_cached_migrate`, 5.1 and later).
+    /// Moves the migrate scanner's start behind the pageblock of `pfn` (`update_cached_migrate`, 5.1 and later).
     pub(crate) fn update_cached_migrate(&mut self, pfn: Pfn, mode: MigrateMode, pageblock: Order) {
         self.raise_cached_migrate(pfn.align_down(pageblock).plus(pageblock.frames()), mode);
     }
 
-    /// The migrate scanner starts no further down than this.
+    /// Raises the migrate scanner's start to `pfn` at least.
     pub(crate) fn raise_cached_migrate(&mut self, pfn: Pfn, mode: MigrateMode) {
         self.cached_migrate[0] = self.cached_migrate[0].max(pfn);
         if mode != MigrateMode::Async {
@@ -82,31 +82,31 @@ impl ZoneCompact {
         }
     }
 
-    /// Counts a request, unless none of its order has failed. `compaction_deferred` does this and answers the next question.
+    /// Counts a request, unless no request of its order has failed. `compaction_deferred` is this and [`Self::is_deferred`].
     pub(crate) fn consider(&mut self, order: Order) {
         if order >= self.order_failed {
             self.considered = (self.considered + 1).min(self.considered_max());
         }
     }
 
-    /// Is the request turned away that was counted last?
+    /// Whether the request that was counted last is deferred.
     pub(crate) fn is_deferred(&self, order: Order) -> bool {
         order >= self.order_failed && self.considered < self.considered_max()
     }
 
-    /// How many requests are counted after a failure; the last of them is let through.
+    /// Number of requests that are counted after a failure; the last of them is let through.
     fn considered_max(&self) -> u32 {
         1 << self.defer_shift
     }
 
-    /// All was scanned in vain, and not asynchronously (`defer_compaction`).
+    /// Defers compaction after a sync run scanned the zone without success (`defer_compaction`).
     pub(crate) fn defer(&mut self, order: Order) {
         self.considered = 0;
         self.defer_shift = (self.defer_shift + 1).min(DEFER_SHIFT_MAX);
         self.order_failed = self.order_failed.min(order);
     }
 
-    /// An allocation will succeed, or has (`compaction_defer_reset`).
+    /// Ends deferral for an order: an allocation will succeed, or has (`compaction_defer_reset`).
     pub(crate) fn reset_deferral(&mut self, order: Order, has_succeeded: bool) {
         if has_succeeded {
             self.considered = 0;
@@ -117,7 +117,7 @@ impl ZoneCompact {
         }
     }
 
-    /// Is this the first run after as many were turned away as can be (`compaction_restarting`)?
+    /// Whether this is the first run after the longest deferral (`compaction_restarting`).
     pub(crate) fn is_restarting(&self, order: Order) -> bool {
         order >= self.order_failed && self.defer_shift == DEFER_SHIFT_MAX && self.considered >= 1 << DEFER_SHIFT_MAX
     }
@@ -135,7 +135,7 @@ impl ZoneCompact {
         free >= self.failed_with + u64::from(order.frames())
     }
 
-    /// Forgets which pageblocks to skip, where there is something in them, if a task has looked at all of the zone since
+    /// Clears skip marks of pageblocks with pages to move or free frames, if a task has scanned the whole zone
     /// (`__reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, memory: &mut Memory, at: ZoneIndex, cx: &mut Cx<'_>) {
         if !std::mem::take(&mut self.blockskip_flush) {
@@ -164,7 +164,7 @@ impl ZoneCompact {
         let (mut low, mut high) = (zone.start, Pfn(zone.end.0 - 1));
         let (mut first, mut last) = (None, None);
         let mut samples = 0;
-        // Bound: half of the zone's pageblocks. Once one scanner has its start, a block may serve either.
+        // Bound: half of the zone's pageblocks. Once one scanner has its start, a pageblock may serve either scanner.
         while low < high {
             if clear_skip(zone, frames, low, (true, first.is_some()), &mut samples) && first.is_none() {
                 first = Some(low);
@@ -231,7 +231,7 @@ fn clear_skip(
 }
 
 impl Mm {
-    /// Counts a request that would compact a zone, and says whether it is turned away (`compaction_deferred`).
+    /// Counts a request for compaction of a zone; returns whether it is deferred (`compaction_deferred`).
     pub(super) fn is_compaction_deferred(&mut self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let AllocRequest { order, highest, urgency, .. } = *request;
         if self.memory.variant().compact_defers_by_reason {
@@ -247,8 +247,7 @@ impl Mm {
         compact.is_deferred(order)
     }
 
-    /// Forgets which pageblocks of a node compaction is to skip, where a task has looked at all of a zone
-    /// (`reset_isolation_suitable`).
+    /// Clears skip marks of a node's zones that a task has scanned as a whole (`reset_isolation_suitable`).
     pub(crate) fn reset_isolation_suitable(&mut self, cx: &mut Cx, node: NodeId) {
         for at in self.memory.node(node).zones() {
             let compact = &mut self.zone_compacts[at];
