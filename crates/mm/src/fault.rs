@@ -1,9 +1,11 @@
 //! Linux: handle_mm_fault() and below in mm/memory.c, do_huge_pmd_anonymous_page() in mm/huge_memory.c (v6.1).
-//! Differs: memory that is out ends the task, where the kernel would call the OOM killer once more.
+//! Differs: a fault without memory ends the task, where the kernel would call the OOM killer once more.
 //!
-//! A phase that asks for memory (`slow.rs`) is taken again when there is some; so it allocates before it does anything else.
+//! A phase that asks for memory (`slow.rs`) is taken again when there is an answer; so it allocates before it changes
+//! anything.
 //!
-//! Floor 5: this room is page faults, and what user code does to memory: touches, accesses, pins. Files here use floors 0 to
+//! Floor 5: this room is page faults, and the other accesses of user code to memory: touches, repeated accesses, pins. Files
+//! here use floors 0 to 4. Begin with [`FaultControl`].
 //! 4. Begin with [`Fault`].
 
 pub mod access;
@@ -37,7 +39,7 @@ use crate::{
     thp::{HugeTry, huge_cow::HugeCopy},
 };
 
-/// The access that user code tried.
+/// The kind of an access of user code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// A load.
@@ -51,15 +53,15 @@ pub enum Access {
 pub enum FaultDone {
     /// The access can be tried again; nearly always it succeeds.
     Handled,
-    /// Nothing is mapped there: SIGSEGV.
+    /// No VMA is there: SIGSEGV.
     BadAddress,
-    /// The page cannot be had: it was not read, has no room on the disk, or lies behind the end of its file: SIGBUS.
+    /// The page cannot be read, has no room on the disk, or lies behind the end of its file: SIGBUS.
     BusError,
-    /// No memory for a page or a table.
+    /// There is no memory for a page or a page table.
     OutOfMemory,
 }
 
-/// One page fault.
+/// One page fault, over several steps.
 #[derive(Clone, Debug)]
 pub struct FaultControl {
     vpn: Vpn,
@@ -71,18 +73,18 @@ pub struct FaultControl {
     swap_in: Option<SwapIn>,
     /// The way to a page of a file, while one is gone.
     file: Option<FileFault>,
-    /// Where the task wants its memory.
+    /// The memory policy of the task.
     policy: Mempolicy,
-    /// Pages that balancing has found to be on another node than they should be, while they are moved.
+    /// Misplaced pages that a hinting fault found, while they are moved.
     moving: Option<Box<HintFault>>,
 }
 
-/// The next phase of a fault, with numbers in the order of the kernel.
+/// The next phase of a fault, with numbers in the kernel's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Enter the kernel, find the VMA.
     Enter,
-    /// As `Enter`, but without the price of the entry, after a device was waited for.
+    /// As `Enter` without the price of entry, after a wait for a device.
     Retry,
     /// Make the upper tables.
     Tables,
@@ -92,36 +94,36 @@ enum Phase {
     HugeZero,
     /// 3: allocate a huge page.
     HugeAlloc(HugeTry),
-    /// 4, 5: a table to deposit.
+    /// 4, 5: allocate a page table to deposit.
     HugeDeposit { frame: Pfn },
-    /// 5: clear it from some frame on. Nobody else sees it yet.
+    /// 5: clear the huge page, from `cleared` frames on. No other task sees it yet.
     HugeClear { frame: Pfn, deposit: TableId, cleared: u32 },
-    /// 5: map it, if nobody else was faster.
+    /// 5: map the huge page, unless another task was faster.
     HugeMap { frame: Pfn, deposit: TableId },
-    /// 7: a store to a huge page that may not be written.
+    /// 7: a store to a write-protected huge page.
     HugeWrite { slot: PmdSlot, huge: Pte },
-    /// 7, up to 5.7: copy it.
+    /// 7, up to 5.7: copy the huge page.
     HugeCopy,
     /// 6: a base page.
     Base,
-    /// A page that is on a swap device.
+    /// Read a page from a swap device.
     Swapped,
-    /// A page of a file.
+    /// Map a page of a file.
     File,
-    /// The page was on its way to another frame: the access is tried again.
+    /// The page was being migrated: the access is tried again.
     Moved,
 }
 
-/// Where one phase leads.
+/// Result of a phase.
 enum Next {
     Phase(Phase),
-    /// The next phase, after others may have run.
+    /// Go on with this phase, after others may have run.
     Later(Phase),
-    /// The fault begins again when a device is done.
+    /// Begin the fault again after this wait for a device.
     Wait(Wait),
-    /// The next phase, after this.
+    /// Go on with this phase after this event.
     Block(Wait, Phase),
-    /// This phase once more, when there is the memory that it has asked for.
+    /// Take this phase once more, when the memory that it has asked for is there.
     Again,
     Done(FaultDone),
 }
@@ -164,17 +166,17 @@ impl FaultControl {
         Self { policy, ..self }
     }
 
-    /// The rest of a fault that was entered, at a page whose tables are there.
+    /// The rest of a fault at a page whose page table exists; the entry to the kernel is paid.
     pub(crate) fn again(vpn: Vpn, access: Access) -> Self {
         Self { phase: Phase::Base, ..Self::new(vpn, access) }
     }
 
-    /// The rest of a fault that was entered, where a mapping of a file has no entry.
+    /// The rest of a fault in a file mapping without an entry; the entry to the kernel is paid.
     pub(crate) fn again_of_file(vpn: Vpn, access: Access) -> Self {
         Self { phase: Phase::File, ..Self::new(vpn, access) }
     }
 
-    /// Goes on until others may run.
+    /// Takes a step.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Step<FaultDone> {
         space.tables.make_under(self.policy);
         if let Some(mut moving) = self.moving.take() {
@@ -263,23 +265,23 @@ impl FaultControl {
         }
     }
 
-    /// A hinting fault has pages to move, or else is over.
+    /// Moves the misplaced pages of a hinting fault, or ends the fault if there are none.
     fn move_next(&mut self, moving: Option<HintFault>) -> Next {
         self.moving = moving.map(Box::new);
         if self.moving.is_some() { Next::Later(Phase::Moved) } else { Next::Done(FaultDone::Handled) }
     }
 
-    /// Has it pages to move, for which it needs all address spaces ([`Self::step_moving`])? A caller without them goes on with
-    /// [`Self::step`], and nothing moves.
+    /// Whether the fault has pages to move, which needs all address spaces ([`Self::step_moving`]). A caller without these
+    /// goes on with [`Self::step`], and nothing moves.
     #[inline]
     pub(crate) fn is_moving(&self) -> bool {
         self.moving.is_some()
     }
 
-    /// Goes on with that.
+    /// Takes a step of moving these pages.
     ///
     /// # Panics
-    /// When it has none.
+    /// When there are no pages to move.
     pub(crate) fn step_moving(
         &mut self,
         mm: &mut Mm,
@@ -299,7 +301,7 @@ impl FaultControl {
         }
     }
 
-    /// Leaves those pages where they are, if it has some.
+    /// Leaves the pages that were to move where they are, if there are any.
     pub(crate) fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         if let Some(mut moving) = self.moving.take() {
             moving.abort(mm, spaces, cx);
@@ -314,14 +316,14 @@ impl FaultControl {
         match went {
             Went::Asked => Next::Again,
             Went::Waits(until) => Next::Wait(Wait::Io { until, cause: Cause::Swap }),
-            // A store to a page of which others have copies is not over.
+            // A store to a page that others share is not over yet.
             Went::Mapped => Next::Phase(Phase::Base),
             Went::Ended(done) => Next::Done(done),
         }
     }
 
     fn of_file(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        // Somebody may have unmapped it, or been faster, while this one asked for memory.
+        // Another task may have unmapped the page, or been faster, while this one asked for memory.
         let vma = space.vmas.find(self.vpn).copied().filter(|vma| vma.file.is_some());
         let (Pmd::Table(table), Some(vma)) = (space.tables.pmd_of(self.vpn), vma) else {
             self.file = None;
@@ -391,13 +393,13 @@ impl FaultControl {
         }
     }
 
-    /// For a page of the task's own.
+    /// The request for a page of the task's own.
     fn wish(&self, mm: &Mm, cx: &Cx) -> AllocRequest {
         self.policy.apply(AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu())), self.vpn)
     }
 
     fn base(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Next {
-        // Somebody may have unmapped it, or been faster, while this one asked for memory.
+        // Another task may have unmapped the page, or been faster, while this one asked for memory.
         let slot = space.tables.pmd_slot(self.vpn).filter(|slot| !matches!(space.tables.pmd(*slot), Pmd::Huge(_)));
         let (Some(slot), Some(_)) = (slot, space.vmas.find(self.vpn)) else {
             return Next::Done(FaultDone::Handled);
@@ -443,13 +445,13 @@ impl FaultControl {
     }
 }
 
-/// Is an access to a mapping of a file the file's to answer, and not that of a copy that was made?
+/// Whether an access to a file mapping goes to the file's page, and not to a private copy.
 fn is_files(mm: &Mm, pte: Pte, access: Access) -> bool {
     let may_not_store = access == Access::Write && !pte.is_writable();
     pte == Pte::NONE || (pte.is_present() && may_not_store && mm.memory.frames.is_file(pte.pfn()))
 }
 
-/// A new page where nothing was (`do_anonymous_page`).
+/// Maps a new page where nothing was mapped (`do_anonymous_page`).
 #[inline]
 pub(crate) fn map_base(
     mm: &mut Mm,
@@ -462,7 +464,7 @@ pub(crate) fn map_base(
     map_base_as(mm, space, cx, (table, vpn), &AllocRequest::gfp_highuser_movable(node))
 }
 
-/// Maps a base page that this request asks for.
+/// Maps a base page that is allocated by this request.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "in the fault that is by far the most frequent, whose request is known")]
 fn map_base_as(
@@ -480,7 +482,7 @@ fn map_base_as(
     Ok(())
 }
 
-/// A store to a page that may only be read (`do_wp_page`): the only one who maps its folio keeps it, others get a copy.
+/// Handles a store to a write-protected page (`do_wp_page`): the only process that maps its folio keeps it, others get a copy.
 fn write_protected(
     mm: &mut Mm,
     space: &mut AddressSpace,
@@ -515,7 +517,7 @@ fn write_protected(
 }
 
 impl Mm {
-    /// May the only process that maps a page of this frame's folio write to it without a copy?
+    /// Whether the only process that maps a page of this folio may write to it without a copy.
     fn may_reuse(&mut self, cx: &mut Cx, pfn: Pfn) -> bool {
         let head = self.folio_head(pfn);
         let entries = |mm: &Self| mm.folio_mappings(head) + mm.swap.slot_of(head).map_or(0, |slot| mm.swap.count(slot));

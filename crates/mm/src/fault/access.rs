@@ -1,10 +1,10 @@
-//! Linux: none; user code that goes through memory again and again, and the faults that it takes.
-//! Differs: as a rate. What one visit to a page takes is known as long as pages share node, size and hinting state, and so is
-//! what many take. An order that no processor foresees is one of huge pages here; within each, base pages come by address.
+//! Linux: none; user code that accesses memory again and again, and the faults that it takes.
+//! Differs: computed as a rate. The time of a visit is known as long as pages share node, size and hinting state, and so is
+//! that of many visits. A random order is one of huge pages here; within each, base pages come by address.
 //!
-//! [`Touch`](crate::fault::touch::Touch) is for memory that is used for the first time, page by page. This is for what comes
-//! after: billions of visits, of which nearly none is a fault. Between two faults nothing is changed that others see, so a
-//! step goes on for as long as nothing else happens on its CPU: up to a tick.
+//! [`Touch`](crate::fault::touch::Touch) is for the first use of memory, page by page. This is for later use: billions of
+//! visits, of which nearly none faults. Between two faults nothing changes that others see, so a step goes on for as long as
+//! nothing else happens on its CPU: up to a tick.
 
 pub(crate) mod order;
 mod visit;
@@ -27,12 +27,12 @@ use crate::{
     space::{address_space::AddressSpace, vma::PageRange},
 };
 
-/// How long user code goes through a range.
+/// How long user code accesses a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many times, all of it.
+    /// This number of rounds over the whole range.
     Rounds(u64),
-    /// Until so much time has passed.
+    /// Until this time has passed.
     Time(Picos),
 }
 
@@ -45,27 +45,28 @@ pub struct Accesses {
     next: Vpn,
     visits: u64,
     phase: Phase,
-    /// When it began, and up to when it has come.
+    /// Start of the first step, and end of the last.
     span: Option<(Time, Time)>,
-    /// The pages of the range, if they are alike, as long as no entry is written; and those that this round has met so far.
+    /// The common properties of all pages of the range, as long as no entry is written; and those of the pages that this round
+    /// has met.
     known: Option<Alike>,
     met: Option<Met>,
-    /// Where new pages are to be.
+    /// The memory policy of the task.
     policy: Mempolicy,
-    /// Prices of visits to base pages and to huge ones, but for nodes; none where the machine does not say how it walks tables.
-    /// Asked for once: they follow from the range alone.
+    /// Prices of visits to base pages and to huge pages, before nodes are known; none if the machine has no page walk. Computed
+    /// once: they follow from the range alone.
     walked: Option<[Option<Visit>; 2]>,
 }
 
-/// Pages that are memory of one node and of one size, and can be gone through without a trace.
+/// Common properties of pages that can be accessed without changing any entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Alike {
-    /// The position of the node.
+    /// The position of the pages' node.
     node: usize,
-    /// That of their page tables' node.
+    /// The position of their page tables' node.
     tables: usize,
     is_huge: bool,
-    /// The page tables' count of changes at the time when that was found out.
+    /// The page tables' count of changes when the properties were found.
     changes: u64,
 }
 
@@ -76,28 +77,28 @@ enum Met {
     Alike(Alike),
 }
 
-/// The next phase of an access.
+/// The next phase of the accesses.
 #[derive(Clone, Debug)]
 enum Phase {
-    /// User code.
+    /// Access memory in user code.
     User,
-    /// Hinting faults at the next pages, under the mmap lock.
+    /// Take hinting faults at the next pages, under the mmap lock.
     Hints,
-    /// Another fault at the next page.
+    /// Take another fault at the next page.
     Fault(Box<FaultControl>),
 }
 
-/// Up to when a step may go.
+/// The instants up to which a step may go.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The instant up to which others may see nothing of the step.
+    /// End of the step for effects that others see.
     pub horizon: Time,
-    /// User code.
+    /// End of the step for user code.
     pub until: Time,
 }
 
 impl Accesses {
-    /// Visits to all pages of some runs, which have some. `draw`: what the order follows from, where it is random.
+    /// Visits to all pages of these runs. `draw`: the seed of a random order.
     pub fn new(runs: Runs, pattern: Pattern, amount: Amount, draw: u64) -> Self {
         let order = Order::new(runs, pattern.is_random().then_some(draw));
         let next = order.piece().start;
@@ -122,7 +123,7 @@ impl Accesses {
         Self { policy, ..self }
     }
 
-    /// Pages visited so far, each as often as it was.
+    /// Visits to pages so far.
     pub fn visits(&self) -> u64 {
         self.visits
     }
@@ -132,12 +133,12 @@ impl Accesses {
         self.visits * self.pattern.accesses()
     }
 
-    /// The time since the first one began.
+    /// Time since the first visit began.
     pub fn elapsed(&self) -> Picos {
         self.span.map_or(Picos(0), |(from, until)| until.since(from))
     }
 
-    /// Work that is left, in units that take about the same time each.
+    /// The work left, in units that take about the same time each.
     pub fn left(&self) -> u64 {
         match self.amount {
             Amount::Rounds(rounds) => rounds * self.order.pages() - self.visits,
@@ -145,25 +146,26 @@ impl Accesses {
         }
     }
 
-    /// Is a fault under way, or at hand, for which the mmap lock is held for read?
+    /// Whether a fault is under way or comes next, for which the caller holds the mmap lock for read.
     pub fn is_in_fault(&self) -> bool {
         !matches!(self.phase, Phase::User)
     }
 
-    /// Is a fault under way that has begun?
+    /// Whether a fault has begun and is not over.
     pub fn keeps_lock(&self) -> bool {
         matches!(self.phase, Phase::Fault(_))
     }
 
-    /// Has the VMA of the next page anonymous pages already, and does nobody have its lock alone (`lock_vma_under_rcu`)?
+    /// Whether the VMA of the next page has anonymous pages already, and no task has locked the VMA for write
+    /// (`lock_vma_under_rcu`).
     pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
         let vma = space.vmas.find(self.next).filter(|vma| vma.anon.is_some() && vma.file.is_none());
         let is_locked = |range: PageRange| space.locked_vma.is_some_and(|page| range.contains(page));
         vma.is_some_and(|vma| !is_locked(vma.range()))
     }
 
-    /// Goes on up to a limit, at least by one page, one phase of a fault, or to where a lock is needed. `Handled` when all is
-    /// done. The lock is held where [`Self::is_in_fault`] has said so before.
+    /// Takes a step up to a limit, at least one page, one phase of a fault, or up to where a lock is needed. Returns `Handled`
+    /// when all visits are done. The lock is held if [`Self::is_in_fault`] said so before.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, limits: Limits) -> Step<FaultDone> {
         let (begin, _) = *self.span.get_or_insert((cx.now(), cx.now()));
         let limits = self.begin_flow(mm, cx, limits);
@@ -187,13 +189,13 @@ impl Accesses {
         mm.memory.flows_mut().end_step(cpu, (from, writes), cx.now(), end);
     }
 
-    /// Does it stream through memory that may be short of bandwidth?
+    /// Whether the accesses stream through memory whose bandwidth may be short.
     fn is_flow(&self, mm: &Mm) -> bool {
         let is_limited = self.pattern == Pattern::Sweep && mm.memory.flows().is_limited();
         is_limited && !mm.memory.latency().is_cached(units::Frames(self.order.pages()))
     }
 
-    /// A step of a flow goes up to where shares change, and where nobody knows of the flow yet, up to where others are.
+    /// Limits a step of a flow to the next change of the shares; a flow that is not known yet goes up to where the others are.
     fn begin_flow(&self, mm: &mut Mm, cx: &Cx, limits: Limits) -> Limits {
         if !self.is_flow(mm) {
             return limits;
@@ -220,7 +222,7 @@ impl Accesses {
         deadline: Time,
     ) -> Step<FaultDone> {
         let has_lock = self.is_in_fault();
-        // Where balancing looks at tasks, their ticks end what they do after a fault too.
+        // If NUMA balancing scans tasks, a tick also ends the step after a fault.
         let horizon = if mm.balances_numa() { limits.horizon.min(limits.until) } else { limits.horizon };
         let limit = deadline.min(if has_lock { horizon } else { limits.until });
         let units = self.units(mm, cx);
@@ -273,15 +275,15 @@ impl Accesses {
         self.pattern.stores()
     }
 
-    /// Is a fault under way that has pages to move, for which it needs all address spaces?
+    /// Whether a fault under way has pages to move, which needs all address spaces.
     pub fn is_moving(&self) -> bool {
         matches!(&self.phase, Phase::Fault(fault) if fault.is_moving())
     }
 
-    /// Goes on with that, where [`Self::is_moving`] has said so.
+    /// Takes a step of moving these pages, if [`Self::is_moving`].
     ///
     /// # Panics
-    /// When there is none.
+    /// When there are no pages to move.
     pub fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<FaultDone> {
         if self.is_flow(mm) {
             mm.memory.begin_flow_step(cx.now());
@@ -303,7 +305,7 @@ impl Accesses {
         Step::More
     }
 
-    /// Leaves those pages where they are, if there are some.
+    /// Leaves the pages that were to move where they are, if there are any.
     pub fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         if let Phase::Fault(fault) = &mut self.phase {
             fault.abort_moving(mm, spaces, cx);

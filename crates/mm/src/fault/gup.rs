@@ -1,9 +1,9 @@
 //! Linux: mm/gup.c (v4.18 to v6.1), as vaddr_get_pfn() in drivers/vfio/vfio_iommu_type1.c (v4.18) uses it for a device.
-//! Differs: anonymous memory only; a pin ends with the last mapping of its page, and a page has one or none; what the device
-//! keeps of them (its page tables) is no part of it.
+//! Differs: anonymous memory only; a page has at most one pin, which ends with its last mapping; the device's own page tables are
+//! left out.
 //!
-//! A pinned page has a reference that its mappings do not account for, so that it stays where it is: reclaim, compaction and
-//! the split of huge pages look at it, and turn away.
+//! A pinned page has a reference beside those of its mappings, and so stays where it is: reclaim, compaction and the split of
+//! huge pages check for it and give up.
 
 use memory::{cx::Cx, frame::Holdings, primitive, step::Step};
 use rules::mempolicy::Mempolicy;
@@ -15,8 +15,8 @@ use crate::{
     space::{address_space::AddressSpace, page_table::Pmd, vma::PageRange},
 };
 
-/// Pinning the pages of a range, one after the other: each is brought in as by a store, and kept (`get_user_pages` with
-/// `FOLL_WRITE`).
+/// Pins the pages of a range, one after the other: each page is faulted in as by a store, and gets a long-term reference
+/// (`get_user_pages` with `FOLL_WRITE`).
 #[derive(Clone, Debug)]
 pub struct Pin {
     range: PageRange,
@@ -25,16 +25,16 @@ pub struct Pin {
     policy: Mempolicy,
 }
 
-/// The next page as it is mapped.
+/// The next page, as it is mapped.
 enum Found {
-    /// Writable memory, up to here through the same entry.
+    /// A writable page, and the end of the pages that its entry maps.
     Page(Pfn, Vpn),
-    /// A store to it faults.
+    /// A store to the page faults.
     Faults,
 }
 
 impl Pin {
-    /// For the pages of a range.
+    /// A control that pins the pages of a range.
     pub fn new(range: PageRange) -> Self {
         Self { range, next: range.start, fault: None, policy: Mempolicy::Local }
     }
@@ -50,20 +50,20 @@ impl Pin {
         self.next
     }
 
-    /// Pages that are yet to come.
+    /// Pages that are not pinned yet.
     pub fn left(&self) -> u64 {
         self.range.end.0 - self.next.0
     }
 
-    /// Is a fault under way?
+    /// Whether a fault is under way.
     pub fn is_in_fault(&self) -> bool {
         self.fault.is_some()
     }
 
-    /// Goes on until `horizon`, at least by one page or one phase of a fault. The caller holds the mmap lock for read.
+    /// Takes a step until `horizon`, at least one page or one phase of a fault. The caller holds the mmap lock for read.
     ///
     /// # Errors
-    /// `EFAULT` where something is not mapped, `EOPNOTSUPP` where a file is, `ENOMEM` when memory is out: nothing is pinned then.
+    /// `EFAULT` if a page has no VMA, `EOPNOTSUPP` in a file mapping, `ENOMEM` when memory is out: the step then pins nothing.
     pub fn step(
         &mut self,
         mm: &mut Mm,
@@ -100,7 +100,7 @@ impl Pin {
         self.fault.as_ref().map_or_else(Holdings::default, |fault| fault.holdings(space))
     }
 
-    /// Frees what a fault under way holds. Pages that are pinned stay so until they are unmapped.
+    /// Frees what a fault under way holds. Pinned pages stay pinned until they are unmapped.
     pub fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
         if let Some(mut fault) = self.fault.take() {
             fault.abort(mm, space, cx);
@@ -116,7 +116,7 @@ impl Pin {
         match find(space, self.next, self.range.end) {
             Found::Page(pfn, end) => {
                 let pages = end.0 - self.next.0;
-                // Each is looked up by itself, and has a reference of its own.
+                // Each page is looked up by itself, and gets a reference of its own.
                 primitive::scan_ptes(cx, pages);
                 primitive::count_mappings(cx, pages);
                 mm.set_pinned(pfn, true);
@@ -138,7 +138,7 @@ impl Pin {
     }
 }
 
-/// The page at `vpn`, and the end of those up to `end` that the same entry maps.
+/// The page at `vpn`, and the end of the pages up to `end` that the same entry maps.
 fn find(space: &AddressSpace, vpn: Vpn, end: Vpn) -> Found {
     match space.tables.pmd_of(vpn) {
         Pmd::Huge(huge) if huge.is_writable() && huge.is_accessible() => {

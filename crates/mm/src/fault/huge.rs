@@ -72,7 +72,8 @@ impl FaultControl {
         }
     }
 
-    /// `clear_huge_page`: between two of its pages others may run, and have their part of the memory's bandwidth.
+    /// Clears a huge page (`clear_huge_page`): between two of its base pages others may run, and have their part of the
+    /// memory's bandwidth.
     pub(super) fn clear_huge(mm: &mut Mm, cx: &mut Cx, frame: Pfn, deposit: TableId, cleared: u32) -> Next {
         mm.memory.assert_isolated(cx, frame, Order::HUGE);
         let piece = mm.memory.piece(Order::HUGE);
@@ -86,7 +87,7 @@ impl FaultControl {
         })
     }
 
-    /// Is it in the middle of clearing a huge page?
+    /// Whether the fault is in the middle of clearing a huge page.
     #[inline]
     pub(crate) fn is_clearing(&self) -> bool {
         matches!(self.phase, Phase::HugeClear { .. })
@@ -123,7 +124,7 @@ impl FaultControl {
         let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
         let slot = space.tables.pmd_slot(self.vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::None);
         let (true, Some(slot)) = (is_mapped, slot) else {
-            // Another task was first, or the VMA is gone.
+            // Another task was faster, or the VMA is gone.
             space.tables.free_pte_table(mm, cx, deposit);
             mm.memory.free(cx, frame, Order::HUGE);
             cx.count(Event::ThpFaultAlloc, mm.memory.variant().thp_fault_alloc_counts_losers.into());
@@ -137,7 +138,8 @@ impl FaultControl {
         Next::Done(FaultDone::Handled)
     }
 
-    /// The only one who maps a huge page may write it; others get a copy, of all of it or of one base page.
+    /// Handles a store to a write-protected huge page: the only process that maps it may write; others get a copy, of
+    /// the whole or of one base page.
     pub(super) fn write_huge(
         &mut self,
         mm: &mut Mm,

@@ -1,5 +1,5 @@
 //! Linux: none; the loads and stores of user code, and the faults that they take.
-//! Differs: a range at a time; nothing is loaded or stored.
+//! Differs: a range at a time; no data are loaded or stored.
 
 use memory::{
     cx::Cx,
@@ -22,8 +22,8 @@ use crate::{
     },
 };
 
-/// User code that accesses one byte at the start of every `stride` bytes of a range, in address order. The fault, which most
-/// steps have none of, comes last.
+/// User code that accesses one byte at the start of every `stride` bytes of a range, in address order. The field of the fault
+/// comes last, as few steps have one.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Touch {
@@ -31,18 +31,18 @@ pub struct Touch {
     end: u64,
     stride: u64,
     access: Access,
-    /// All of each page is written, not only some bytes.
+    /// Every byte of each page is written, not only the first of a stride.
     fills: bool,
-    /// The VMA that was accessed last, if it had anonymous pages.
+    /// The VMA that was accessed last, if it has anonymous pages.
     tied: Option<Tied>,
-    /// The table of base pages that was accessed last, and how far its pages are of one VMA.
+    /// The page table that was accessed last, and the end of its pages in one VMA.
     walked: Option<Walked>,
     fault: Option<FaultControl>,
-    /// Where its new pages are to be.
+    /// The memory policy of the task.
     policy: Mempolicy,
 }
 
-/// The table of the pages up to `end`, while no table moves; and, while no VMA changes, the one that all of them are in.
+/// The page table of the pages up to `end`, valid while no table moves; and their VMA, valid while no VMA changes.
 #[derive(Clone, Copy, Debug)]
 struct Walked {
     end: Vpn,
@@ -64,20 +64,20 @@ enum Kind {
 }
 
 impl Walked {
-    /// Is it still the table of a page that is not before the one that it was found for?
+    /// Whether this is still the table of a page at or behind the one that it was found for.
     #[inline]
     fn is_table_of(&self, space: &AddressSpace, vpn: Vpn) -> bool {
         self.moves == space.tables.moves() && vpn < self.end
     }
 
-    /// And is the page still in that VMA?
+    /// Whether, in addition, the page is still in that VMA.
     #[inline]
     fn holds(&self, space: &AddressSpace, vpn: Vpn) -> bool {
         self.is_table_of(space, vpn) && self.changes == space.vmas.changes() && self.kind != Kind::Other
     }
 }
 
-/// Pages of a VMA that has anonymous pages, while no VMA changes.
+/// Pages of a VMA with anonymous pages, valid while no VMA changes.
 #[derive(Clone, Copy, Debug)]
 struct Tied {
     range: PageRange,
@@ -119,31 +119,31 @@ impl Touch {
         Self { policy, ..self }
     }
 
-    /// The first byte that was not accessed yet.
+    /// The first byte that is not accessed yet.
     pub fn next(&self) -> VirtAddr {
         VirtAddr(self.next)
     }
 
-    /// Accesses that are yet to come.
+    /// Accesses that are left.
     #[inline]
     pub fn left(&self) -> u64 {
         let rest = self.end.saturating_sub(self.next);
         if self.stride.is_power_of_two() {
-            // Every turn among threads asks, and a division takes as long as many a page.
+            // Every turn of a CPU asks this, and a division takes as long as a page.
             return (rest + (self.stride - 1)) >> self.stride.trailing_zeros();
         }
         rest.div_ceil(self.stride)
     }
 
-    /// Has the VMA of the next access anonymous pages already, or may it have had some, and has no task its lock alone
-    /// (`lock_vma_under_rcu`)?
+    /// Whether the VMA of the next access has anonymous pages, or may have had some, and no task has locked the VMA for write
+    /// (`lock_vma_under_rcu`).
     pub fn has_tied_vma(&self, space: &AddressSpace) -> bool {
         let tied = self.known_tied(space).or_else(|| self.find_tied(space));
         let is_locked = |tied: Tied| space.locked_vma.is_some_and(|page| tied.range.contains(page));
         tied.is_some_and(|tied| !is_locked(tied))
     }
 
-    /// The VMA of the next access, if it is the one that was accessed last and is as it was.
+    /// The VMA of the next access, if it was also that of the last access and has not changed.
     #[inline]
     fn known_tied(&self, space: &AddressSpace) -> Option<Tied> {
         self.tied.filter(|tied| tied.changes == space.vmas.changes() && tied.range.contains(self.vpn()))
@@ -154,20 +154,20 @@ impl Touch {
         Some(Tied { range: vma.range(), changes: space.vmas.changes() })
     }
 
-    /// Is a fault under way, for which the mmap lock is held for read?
+    /// Whether a fault is under way, for which the caller holds the mmap lock for read.
     pub fn is_in_fault(&self) -> bool {
         self.fault.is_some()
     }
 
-    /// Is a fault under way that is in the middle of clearing a huge page?
+    /// Whether the fault under way is in the middle of clearing a huge page.
     #[inline]
     pub fn is_clearing(&self) -> bool {
         self.fault.as_ref().is_some_and(FaultControl::is_clearing)
     }
 
-    /// Clears what is left of that huge page, piece by piece as [`Self::step`] would, each of which is a step of its own: one at
-    /// least, and as many more as begin before an instant. `ended` hears when each of them ends. Returns when the last one
-    /// began.
+    /// Clears the rest of that huge page in pieces, as [`Self::step`] would, each as a step of its own: at least one piece, and
+    /// further pieces as long as they begin before an instant. `ended` is called at the end of each piece. Returns when the last
+    /// piece began.
     ///
     /// # Panics
     /// When no huge page is being cleared.
@@ -175,7 +175,7 @@ impl Touch {
         self.fault.as_mut().expect("a huge page is being cleared").clear_on(mm, cx, before, ended)
     }
 
-    /// Goes on until `horizon`, at least by one page or one phase of a fault. `Handled` when all is accessed.
+    /// Takes a step until `horizon`, at least one page or one phase of a fault. Returns `Handled` when all bytes are accessed.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> Step<FaultDone> {
         // Bound: each turn passes a page, or starts a fault, or ends one.
         while self.next < self.end {
@@ -195,16 +195,16 @@ impl Touch {
         Step::Done(FaultDone::Handled)
     }
 
-    /// Is a fault under way that has pages to move, for which it needs all address spaces?
+    /// Whether a fault under way has pages to move, which needs all address spaces.
     #[inline]
     pub fn is_moving(&self) -> bool {
         self.fault.as_ref().is_some_and(FaultControl::is_moving)
     }
 
-    /// Goes on with that, where [`Self::is_moving`] has said so.
+    /// Takes a step of moving these pages, if [`Self::is_moving`].
     ///
     /// # Panics
-    /// When there is none.
+    /// When there are no pages to move.
     pub fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<FaultDone> {
         match self.fault.as_mut().expect("a fault moves pages").step_moving(mm, spaces, cx, id) {
             Step::Done(FaultDone::Handled) => self.fault = None,
@@ -215,7 +215,7 @@ impl Touch {
         Step::More
     }
 
-    /// Leaves those pages where they are, if there are some.
+    /// Leaves the pages that were to move where they are, if there are any.
     pub fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         if let Some(fault) = &mut self.fault {
             fault.abort_moving(mm, spaces, cx);
@@ -248,8 +248,8 @@ impl Touch {
         }
     }
 
-    /// Looks up the pages from the next access on, where they have a table. Where they are a huge page they are accessed, and
-    /// where they are nothing yet, a fault begins.
+    /// Finds the page table of the next access, if it has one. A huge page is accessed here; if nothing is mapped, a fault
+    /// begins.
     #[inline(never)]
     fn walk(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Option<Walked> {
         let vpn = self.vpn();
@@ -289,8 +289,8 @@ impl Touch {
         }
     }
 
-    /// Base pages of one table and one VMA. The first store to a page, the fault that is by far the most frequent, is
-    /// taken here: the same work in the same order as `FaultControl` does once a table is there.
+    /// Accesses base pages of one table and one VMA. The first store to a page, by far the most frequent fault, is taken here:
+    /// with the work of `FaultControl` once a table is there, in the same order.
     fn advance_in_table(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, walked: Walked, horizon: Time) {
         let Walked { end, table, kind, .. } = walked;
         let node = mm.memory.node_of_cpu(cx.cpu());
@@ -303,7 +303,7 @@ impl Touch {
             if pte == Pte::NONE && self.access == Access::Write && is_tied {
                 primitive::page_fault(cx, vpn);
                 if fault::map_base(mm, space, cx, table, vpn, node).is_err() {
-                    // The fault asks once more, or hears once more that memory is out, and is not counted twice.
+                    // The fault asks again, or is told again that memory is out, and is not counted twice.
                     self.fault = Some(FaultControl::again(vpn, self.access));
                     return;
                 }
@@ -330,13 +330,13 @@ impl Touch {
                     // The host may have swapped it out.
                     mm.memory.access_through_host(cx, pte.pfn(), Order::BASE);
                 }
-                // What was moved may have been read since, and not stored to.
+                // A migrated page may have been read since, but not stored to.
                 let used = pte.used(self.access == Access::Write);
                 if used != pte {
                     space.tables.ptes_mut(table)[Level::Pte.index(vpn)] = used;
                 }
             }
-            // No other code asks which frame it is: not worth a second look.
+            // Only `fill` needs the frame: not worth a second lookup otherwise.
             let frame = if self.fills { space.tables.pte(table, vpn).pfn() } else { Pfn(0) };
             self.touch_below(mm, cx, vpn.plus(1), frame);
             if cx.is_over(horizon) {
@@ -345,7 +345,7 @@ impl Touch {
         }
     }
 
-    /// The accesses to mapped pages below `end`, of which `frame` is one where they are filled.
+    /// Does the accesses to mapped pages below `end`; `frame` is one of them if they are filled.
     #[inline]
     fn touch_below(&mut self, mm: &mut Mm, cx: &mut Cx, end: Vpn, frame: Pfn) {
         let end = (end.0 * Bytes::PAGE.0).min(self.end);
@@ -360,7 +360,7 @@ impl Touch {
     }
 }
 
-/// The part of a file that the VMA of a page maps, and the VMA's end, if it is a private mapping with anonymous pages already.
+/// The part of a file that the page's VMA maps, and the VMA's end, if it is a private mapping that has anonymous pages already.
 fn of_file(space: &AddressSpace, vpn: Vpn) -> Option<(FileMap, Vpn)> {
     let vma = space.vmas.find(vpn).filter(|vma| vma.anon.is_some())?;
     vma.file.filter(|map| !map.is_shared).map(|map| (map, vma.end()))

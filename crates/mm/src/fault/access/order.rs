@@ -1,25 +1,25 @@
 //! Linux: none.
 //!
-//! In which order user code goes through a range: piece by piece, as the range's PMD entries have it.
+//! The order in which user code accesses a range: piece by piece, a piece being the part of a run under one PMD entry.
 
 use memory::splitmix::mix;
 use units::Vpn;
 
 use crate::space::{page_table::Level, vma::PageRange};
 
-/// Parts of a range that are as long, and as far from each other, all over it; the last one may be cut off.
+/// Runs of pages of equal length at equal distances in a range; the last may be cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// From the start of the first one.
+    /// The range, which starts with the first run.
     pub range: PageRange,
-    /// Pages of each.
+    /// Pages of a run.
     pub len: u64,
-    /// Pages from the start of one to that of the next, at least as many.
+    /// Pages from the start of one run to the start of the next; at least `len`.
     pub every: u64,
 }
 
 impl From<PageRange> for Runs {
-    /// All of a range.
+    /// One run over the whole range.
     fn from(range: PageRange) -> Self {
         let pages = range.pages().max(1);
         Self { range, len: pages, every: pages }
@@ -31,7 +31,7 @@ impl Runs {
         self.len >= self.range.pages()
     }
 
-    /// Their parts, by entry of a PMD.
+    /// The parts of the runs, by PMD entry.
     fn pieces(self) -> Vec<PageRange> {
         let mut pieces = Vec::new();
         let mut start = self.range.start;
@@ -49,23 +49,23 @@ impl Runs {
     }
 }
 
-/// Where a walk through all pieces of a range is, round after round.
+/// The position of a walk over all pieces of a range, round after round.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     range: PageRange,
-    /// The pieces, where they are not all of the range.
+    /// The pieces, if the runs do not cover the whole range.
     parts: Vec<PageRange>,
     pages: u64,
     pieces: u64,
-    /// The number that the order of each round is drawn from; none: by address.
+    /// The seed of each round's random order; none: by address.
     draw: Option<u64>,
     round: u64,
-    /// How many pieces of the round have passed.
+    /// Number of pieces of this round that are done.
     nth: u64,
-    /// Of this round: which piece it is at, and how far it is from one to the next.
+    /// In this round: the index of the present piece, and the distance from one piece to the next.
     index: u64,
     stride: u64,
-    /// The pages of that piece.
+    /// The pages of the present piece.
     piece: PageRange,
 }
 
@@ -91,19 +91,19 @@ impl Order {
         self.range
     }
 
-    /// How many pages a round has.
+    /// Pages in a round.
     #[inline]
     pub(super) fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// The pages of the piece that is gone through.
+    /// The pages of the present piece.
     #[inline]
     pub(super) fn piece(&self) -> PageRange {
         self.piece
     }
 
-    /// The piece has been gone through; says where the next one begins.
+    /// Goes on to the next piece, and returns its first page.
     pub(super) fn next_piece(&mut self) -> Vpn {
         self.nth += 1;
         if self.nth == self.pieces {
@@ -126,12 +126,12 @@ impl Order {
         PageRange { start: start.max(self.range.start), end: end.min(self.range.end) }
     }
 
-    /// Is this the first page of a round?
+    /// Whether this is the first page of a round.
     pub(super) fn is_round_start(&self, next: Vpn) -> bool {
         self.nth == 0 && next == self.piece().start
     }
 
-    /// So many rounds have passed, and one begins.
+    /// Skips `n` rounds.
     pub(super) fn pass_rounds(&mut self, n: u64) {
         self.round += n;
         self.nth = 0;
@@ -143,7 +143,7 @@ impl Order {
         if let Some(draw) = self.draw {
             let word = mix(draw ^ mix(self.round));
             self.index = (word >> 32) % self.pieces;
-            // Bound: one of any few neighbours shares no factor with the number of pieces.
+            // Bound: among a few neighbours there is one without a common factor with the number of pieces.
             self.stride = (word & 0xffff_ffff) % self.pieces;
             while greatest_common_divisor(self.stride, self.pieces) != 1 {
                 self.stride += 1;

@@ -1,6 +1,6 @@
 //! Linux: none; do_numa_page() for a run of pages.
 //!
-//! Visits to pages that are alike, as many as fit into what is left of the step.
+//! Visits to pages with common properties, as many at once as fit into the rest of the step.
 
 use memory::{
     cost::{
@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// The price of a visit: to base pages, and to parts of huge ones.
+/// The price of a visit to a base page, and to 4 KiB of a huge page.
 pub(super) struct Units {
     prices: UnitPrices,
     /// The position of the CPU's own node.
@@ -41,12 +41,12 @@ pub(super) struct Units {
 enum UnitPrices {
     /// By the position of the page's node.
     ByNode([Vec<AccessPrice>; 2]),
-    /// By that, and by the position of its page table's node.
+    /// By the position of the page's node, and of its page table's node.
     Walked([Visit; 2]),
 }
 
 impl Units {
-    /// The price of a visit to a page of a node, whose table is another's, or the same's.
+    /// The price of a visit to a page of node `node` whose page table is on node `tables`.
     #[inline]
     fn of(&self, mm: &Mm, is_huge: bool, node: usize, tables: usize) -> AccessPrice {
         match &self.prices {
@@ -57,7 +57,7 @@ impl Units {
         }
     }
 
-    /// The position of the node of a page table, where it makes a difference.
+    /// The position of a page table's node, if prices depend on it.
     #[inline]
     fn home(&self, mm: &Mm, table: impl FnOnce() -> Pfn) -> usize {
         match &self.prices {
@@ -67,7 +67,7 @@ impl Units {
     }
 }
 
-/// A round that was gone through within a step.
+/// A round that was done within one step.
 pub(super) struct Round {
     start: Time,
     near: Picos,
@@ -103,7 +103,7 @@ impl Accesses {
         Units { prices: UnitPrices::ByNode(sizes.map(of)), own }
     }
 
-    /// A visit of a sweep to a page of a node that nobody else wants.
+    /// The price of a visit to a page of a node while no other flow wants its memory.
     fn alone(&self, mm: &Mm, cx: &Cx, to: usize) -> AccessPrice {
         let from = mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu()));
         let range = units::Frames(self.order.pages());
@@ -115,7 +115,7 @@ impl Accesses {
         )
     }
 
-    /// A round begins. If the last one was all of this step's and met no fault, others of this step take as long.
+    /// Begins a round. If the last round was done within this step without a fault, further rounds of this step take as long.
     pub(super) fn go_round(&mut self, cx: &mut Cx, limit: Time, last: &mut Option<Round>) {
         let (near, far) = (cx.spent().on(Cause::User), cx.spent().on(Cause::RemoteMemory));
         if let Some(last) = last {
@@ -127,7 +127,7 @@ impl Accesses {
             };
             let rounds = left.checked_div(span).map_or(most, |fit| fit.min(most));
             if rounds == u64::MAX {
-                // It would never end.
+                // Rounds that take no time would never end.
                 cx.wait(limit, Cause::User);
                 return;
             }
@@ -140,8 +140,8 @@ impl Accesses {
         *last = Some(Round { start: cx.now(), near, far });
     }
 
-    /// A round begins: if the last one has met nothing but pages that are alike, and no entry was written since it began, all of
-    /// the range is known.
+    /// Begins a round. If the last round met only pages with common properties, and no entry was written since it began, these
+    /// are known for the whole range.
     pub(super) fn begin_to_meet(&mut self, space: &AddressSpace) {
         let changes = space.tables.changes();
         if let Some(Met::Alike(alike)) = self.met
@@ -152,7 +152,7 @@ impl Accesses {
         self.met = Some(Met::Nothing { changes });
     }
 
-    /// A part of the round has met pages without leaving a trace.
+    /// Notes the properties of pages that the round has visited without changing an entry.
     fn meet(&mut self, node: usize, tables: usize, is_huge: bool) {
         self.met = match self.met {
             Some(Met::Nothing { changes }) => Some(Met::Alike(Alike { node, tables, is_huge, changes })),
@@ -161,7 +161,7 @@ impl Accesses {
         };
     }
 
-    /// Visits to the next pages that are alike; or the phase becomes that of what has to happen before.
+    /// Visits the next pages with common properties; or changes to the phase that has to come first.
     pub(super) fn visit(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, units: &Units, limit: Time) {
         let rest = PageRange { start: self.next, end: self.order.piece().end };
         let known = self.known.filter(|known| known.changes == space.tables.changes());
@@ -232,7 +232,7 @@ impl Accesses {
                 let tables = units.home(mm, || space.tables.frame(table));
                 match node {
                     Some(node) => self.meet(node, tables, false),
-                    // It is as near to every CPU.
+                    // The page is equally near to every CPU.
                     None => self.met = None,
                 }
                 let node = node.unwrap_or(units.own);
@@ -245,7 +245,8 @@ impl Accesses {
         }
     }
 
-    /// All 512 pages of a table, where nothing but time comes of it and all of it is left; says whether that is so.
+    /// Visits all 512 pages of a table at once, if they only take time and none was visited in this round; returns whether that
+    /// was possible.
     fn visit_whole(
         &mut self,
         mm: &mut Mm,
@@ -272,8 +273,8 @@ impl Accesses {
         true
     }
 
-    /// The hinting faults at the next pages that are alike, each followed by the visit that it was for. The mmap lock is taken
-    /// for each of them, so that one that others may want is not held for many.
+    /// Takes the hinting faults at the next pages with common properties, each followed by its visit. The mmap lock is taken for
+    /// each fault, so that others do not wait for many faults.
     pub(super) fn take_hints(
         &mut self,
         mm: &mut Mm,
@@ -298,7 +299,7 @@ impl Accesses {
             }
             Pmd::Table(table) => {
                 let Run::Hinting { node, pages } = space.tables.run(mm, table, rest, self.stores()) else {
-                    // A store to a page that may not be written either.
+                    // The same for a store to a write-protected page.
                     return self.begin_fault();
                 };
                 let unit = units.of(mm, false, node, units.home(mm, || space.tables.frame(table)));
@@ -310,7 +311,7 @@ impl Accesses {
                 self.pay(mm, cx, unit, (node, pages));
                 self.pass(pages);
             }
-            // Somebody else was faster.
+            // Another task was faster.
             Pmd::None | Pmd::Huge(_) => {}
         }
     }
@@ -332,12 +333,12 @@ impl Accesses {
     }
 }
 
-/// A visit takes as long as a turn at least, the rest of which is waited for in user mode.
+/// The price of a visit that takes at least a turn; the rest of the turn is waited for in user mode.
 fn with_turn(alone: AccessPrice, turn: Picos) -> AccessPrice {
     AccessPrice { near: alone.near + Picos(turn.0.saturating_sub(alone.total().0)), ..alone }
 }
 
-/// How many visits of a price are begun before the limit, of at most so many; one at least.
+/// Number of visits of a price that begin before the limit; at least one, at most `most`.
 fn fit(price: Picos, most: u64, now: Time, limit: Time) -> u64 {
     let left = limit.0.saturating_sub(now.0);
     if price.0 == 0 { most } else { left.div_ceil(price.0).clamp(1, most) }
