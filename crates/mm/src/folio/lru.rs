@@ -1,8 +1,8 @@
 //! Linux: mm/swap.c, include/linux/mm_inline.h, struct lruvec in include/linux/mmzone.h (v3.9 to v6.18).
 //! Differs: a memcg only charges, no generations (MGLRU), no unevictable list.
 //!
-//! A new folio first waits in a batch of its CPU, which holds a reference to it, and is on no list: nobody can isolate it,
-//! and it is freed when the batch is drained if nobody else wants it any more.
+//! A new folio first waits in a batch of its CPU, which holds a reference to it, and is on no list: it cannot be isolated.
+//! If the batch's reference is the last when the batch is drained, the folio is freed.
 
 mod moves;
 mod quiet;
@@ -28,9 +28,9 @@ use crate::{Mm, space::rmap::Unmapped};
 pub(crate) use moves::Taken;
 pub(crate) use quiet::{Patience, Quiet, QuietFolio, QuietLists};
 
-/// The most folios that a batch of any version holds.
+/// Most folios that a batch of any release holds.
 const BATCH_MAX: usize = 31;
-/// Folios that leave their lists under one hold of a lock.
+/// Most folios that leave their lists under one hold of a lock.
 const RUN_MAX: usize = 32;
 const _: () = assert!(RUN_MAX as u64 == RUN);
 
@@ -40,26 +40,26 @@ pub struct Lruvec {
     lists: [List; LruKind::ALL.len()],
     /// `lru_lock`: of the zone up to 4.7, of the node up to 5.10.
     lock: SpinLock,
-    /// How often a folio of anonymous memory was put on one of the lists, or taken off.
+    /// Number of times that an anonymous folio was put on one of the lists, or taken off.
     moves: u64,
-    /// The lists, where reclaim can take nothing of them.
+    /// The anonymous lists, while reclaim can free none of their folios (`quiet.rs`).
     pub(crate) quiet: Option<Box<Quiet>>,
-    /// When that is looked for.
+    /// When the lists are next checked for that.
     pub(crate) patience: Patience,
-    /// The cost of reclaiming lately, in pages: of anonymous memory, of files (`anon_cost`, `file_cost`).
+    /// The cost of recent reclaim, in pages: of anonymous memory, and of files (`anon_cost`, `file_cost`).
     pub(crate) cost: [u64; 2],
-    /// Evictions and activations so far: the clock by which a page was away for long or not (`nonresident_age`).
+    /// Evictions and activations so far: the clock that measures how long a page was away (`nonresident_age`).
     pub(crate) nonresident_age: u64,
-    /// Pages that came back to be active at once (`WORKINGSET_ACTIVATE_ANON`, `_FILE`), and how many had when reclaim last
-    /// ended (`refaults`).
+    /// Refaulted pages that became active at once (`WORKINGSET_ACTIVATE_ANON`, `_FILE`), now and when reclaim last ended
+    /// (`refaults`).
     pub(crate) activations: [u64; 2],
     pub(crate) refaults: [u64; 2],
-    /// Pages that came to these lists or were looked at lately, and those of them that were in use: of anonymous memory, of
-    /// files (`struct zone_reclaim_stat`, up to 5.7).
+    /// Pages that came to these lists or were scanned lately, and those of them that were in use: of anonymous memory, and
+    /// of files (`struct zone_reclaim_stat`, up to 5.7).
     pub(crate) recent: [Recent; 2],
 }
 
-/// How much of one kind of memory was looked at lately, and was found in use.
+/// Pages of one kind of memory that were scanned lately, and those of them that were in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent {
     /// `recent_scanned`.
@@ -69,7 +69,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// So many pages more, in use or not (`update_page_reclaim_stat`, mm/swap.c, v4.1).
+    /// Counts `pages` more, in use or not (`update_page_reclaim_stat`, mm/swap.c, v4.1).
     pub(crate) fn note(&mut self, pages: u64, is_active: bool) {
         self.scanned += pages;
         self.rotated += if is_active { pages } else { 0 };
@@ -77,7 +77,7 @@ impl Recent {
 }
 
 impl Lruvec {
-    /// A folio is put on a list, or taken off.
+    /// Counts a folio that is put on a list, or taken off.
     #[inline]
     fn note_move(&mut self, kind: LruKind) {
         self.moves += u64::from(!kind.is_file());
@@ -89,8 +89,8 @@ impl Lruvec {
     }
 }
 
-/// Folios of one CPU on their way to the lists (`lru_add` of `struct cpu_fbatches`), oldest first: 15 of them, which most
-/// versions have, are one line of cache.
+/// New folios of one CPU on their way to the lists (`lru_add` of `struct cpu_fbatches`), oldest first. 15 of them, as most
+/// releases have, fill one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Batch {
@@ -98,7 +98,7 @@ struct Batch {
     folios: [Pfn; BATCH_MAX],
 }
 
-/// Folios of one size that are given back together: as many as one hold of a lock takes (`SWAP_CLUSTER_MAX`).
+/// Folios of one order that are freed together: as many as leave their lists under one hold of a lock (`SWAP_CLUSTER_MAX`).
 #[derive(Debug)]
 pub(crate) struct Run {
     folios: [Pfn; RUN_MAX],
@@ -107,10 +107,10 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// For base pages; none yet.
+    /// An empty run of base pages.
     pub(crate) const EMPTY: Self = Self { folios: [Pfn(0); RUN_MAX], len: 0, order: Order::BASE };
 
-    /// One more.
+    /// Adds a folio.
     #[inline]
     pub(crate) fn push(&mut self, head: Pfn) {
         self.folios[self.len] = head;
@@ -118,31 +118,31 @@ impl Run {
     }
 }
 
-/// One list and the zone of the folios on it that are meant.
+/// A list, and the zone of those of its folios that count.
 type Place = (ZoneIndex, LruKind);
 
-/// Folios of a zone on LRU lists.
+/// The folios of a zone on LRU lists.
 #[derive(Clone, Debug)]
 struct InZone {
-    /// The lists that its folios are on.
+    /// Index of the `Lruvec` that the zone's folios are on.
     lruvec: u16,
-    /// Their frames on each (`NR_ZONE_INACTIVE_ANON` and so on).
+    /// Frames of the zone on each list (`NR_ZONE_INACTIVE_ANON` and so on).
     frames: [u64; LruKind::ALL.len()],
-    /// Frames of folios that were taken off them, to be looked at or moved (`NR_ISOLATED_ANON`, `NR_ISOLATED_FILE`).
+    /// Frames of the zone's isolated folios (`NR_ISOLATED_ANON`, `NR_ISOLATED_FILE`).
     isolated: [u64; 2],
 }
 
-/// LRU lists and the batches before them.
+/// All LRU lists, and the batches of new folios.
 #[derive(Clone, Debug)]
 pub struct Lru {
     lruvecs: Vec<Lruvec>,
     zones: PerZone<InZone>,
-    /// By CPU number.
+    /// Batches of new folios, by CPU number.
     batches: Vec<Batch>,
 }
 
 impl Lru {
-    /// Empty lists for zones, given by each one's node.
+    /// Empty lists for zones, which are given by their nodes.
     pub(crate) fn new(by: LruBy, machine: &MachineSpec, node_of_zone: &[NodeId], cpus: usize) -> Self {
         let mut places = 0..;
         let places = PerNode::new(machine, |_| places.next().expect("there is no end"));
@@ -161,27 +161,27 @@ impl Lru {
         Self { lruvecs: vec![Lruvec::default(); count], zones: PerZone::new(zones), batches: vec![batch; cpus] }
     }
 
-    /// The lists of each node, or zone.
+    /// The lists of each node, or of each zone up to 4.7.
     pub fn lruvecs(&self) -> &[Lruvec] {
         &self.lruvecs
     }
 
-    /// Which of [`Self::lruvecs`] the folios of a zone are on.
+    /// Index in [`Self::lruvecs`] of the lists of a zone's folios.
     pub fn of_zone(&self, zone: ZoneIndex) -> usize {
         usize::from(self.zones[zone].lruvec)
     }
 
-    /// Frames of a zone on lists of a kind (`nr_zone_inactive_anon` and so on).
+    /// Frames of a zone on a kind of list (`nr_zone_inactive_anon` and so on).
     pub fn zone_frames(&self, zone: ZoneIndex, kind: LruKind) -> u64 {
         self.zones[zone].frames[kind as usize]
     }
 
-    /// Frames of a zone that were taken off the lists, to be looked at or moved.
+    /// Frames of a zone's isolated folios.
     pub fn zone_isolated(&self, zone: ZoneIndex, is_file: bool) -> u64 {
         self.zones[zone].isolated[usize::from(is_file)]
     }
 
-    /// Frames on one of the lists of a node, or zone (`nr_inactive_anon` and so on).
+    /// Frames on one list of a node, or zone (`nr_inactive_anon` and so on).
     pub fn frames(&self, lruvec: usize, kind: LruKind) -> u64 {
         let its = self.zones.iter().filter(|zone| usize::from(zone.lruvec) == lruvec);
         its.map(|zone| zone.frames[kind as usize]).sum()
@@ -203,7 +203,7 @@ impl Lru {
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove(frames.threads(), head);
     }
 
-    /// Inserts folios of one size, one after the other.
+    /// Puts folios of one order at the head of a list, one after the other.
     fn insert_all(&mut self, frames: &mut FrameTable, (zone, kind): Place, heads: &[Pfn], order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] += heads.len() as u64 * u64::from(order.frames());
@@ -211,7 +211,7 @@ impl Lru {
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].push_heads(frames.threads(), heads);
     }
 
-    /// Removes folios of one size, one after the other.
+    /// Takes folios of one order off a list, one after the other.
     fn remove_all(&mut self, frames: &mut FrameTable, (zone, kind): Place, heads: &[Pfn], order: Order) {
         let zone = &mut self.zones[zone];
         zone.frames[kind as usize] -= heads.len() as u64 * u64::from(order.frames());
@@ -219,36 +219,36 @@ impl Lru {
         self.lruvecs[usize::from(zone.lruvec)].lists[kind as usize].remove_all(frames.threads(), heads);
     }
 
-    /// Takes the lock of the lists of a zone's folios.
+    /// Takes the LRU lock of a zone.
     pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, zone: ZoneIndex) {
         let at = self.of_zone(zone);
         self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
     }
 
-    /// Lets go of it, after so many folios were put on lists or taken off.
+    /// Releases the LRU lock of a zone, and charges the folios that were moved.
     pub(crate) fn let_go(&mut self, cx: &mut Cx<'_>, zone: ZoneIndex, moves: u64) {
         let at = self.of_zone(zone);
         cx.work(Work::LruMove, moves);
         self.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
-    /// As if there were so many frames on the lists of the first zone.
+    /// Sets the LRU sizes of the first zone.
     #[cfg(test)]
     pub(crate) fn set_sizes_for_test(&mut self, frames: [u64; LruKind::ALL.len()]) {
         self.zones[ZoneIndex::FIRST].frames = frames;
     }
 
-    /// Would it have to be waited for?
+    /// Whether a CPU would have to wait for the LRU lock of a zone.
     pub(crate) fn is_contended(&self, cx: &Cx<'_>, zone: ZoneIndex) -> bool {
         self.lruvecs[self.of_zone(zone)].lock.is_contended(cx)
     }
 
-    /// Some lists, to read or write what is known of them.
+    /// The lists of a node or zone, and what is known of them.
     pub(crate) fn lruvec_mut(&mut self, at: usize) -> &mut Lruvec {
         &mut self.lruvecs[at]
     }
 
-    /// Takes the lock of some lists, and lets it go.
+    /// Takes the LRU lock of some lists, and releases it.
     pub(crate) fn look(&mut self, cx: &mut Cx<'_>, at: usize) {
         self.lruvecs[at].lock.acquire(cx, Cause::LruLock);
         self.lruvecs[at].lock.release(cx, Cause::LruLock);
@@ -260,13 +260,13 @@ impl Lru {
         &batch.folios[..usize::from(batch.len)]
     }
 
-    /// How many CPUs have batches.
+    /// Number of CPUs with batches.
     pub fn cpus(&self) -> u32 {
         u32::try_from(self.batches.len()).expect("fewer than 2^32 CPUs")
     }
 }
 
-/// The lists whose lock is held while folios are moved one after the other, as long as they are of the same lists
+/// Holds an LRU lock while folios are moved one after the other, for as long as they belong to the same lists
 /// (`folio_lruvec_relock_irqsave`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Relock {
@@ -275,7 +275,7 @@ struct Relock {
 }
 
 impl Relock {
-    /// Holds the lock of a zone's folios, to move some.
+    /// Takes the LRU lock of a zone to move some folios, if it is not held yet.
     fn hold(&mut self, lru: &mut Lru, cx: &mut Cx<'_>, zone: ZoneIndex, moves: usize) {
         let at = lru.of_zone(zone);
         if self.held != Some(at) {
@@ -299,8 +299,8 @@ impl Relock {
 }
 
 impl Mm {
-    /// A folio on no list, marked [`FrameFlag::InBatch`] and with the list that it is for, goes into the CPU's batch
-    /// (`folio_add_lru`).
+    /// Puts a folio into the CPU's batch (`folio_add_lru`). The folio is on no list, and has [`FrameFlag::InBatch`] and the
+    /// flag of its future list.
     #[inline]
     pub(crate) fn lru_add(&mut self, cx: &mut Cx, head: Pfn, order: Order) {
         let (most, full_drains) = (self.memory.variant().lru_batch, self.memory.variant().lru_full_drains);
@@ -317,8 +317,7 @@ impl Mm {
         }
     }
 
-    /// Moves the folios of this CPU's batch to their lists; those that nobody else wants any more are freed
-    /// (`lru_add_drain`).
+    /// Moves the folios of this CPU's batch to their lists; folios without another reference are freed (`lru_add_drain`).
     pub(crate) fn lru_add_drain(&mut self, cx: &mut Cx) {
         self.lru_add_drain_cpu(cx, cx.cpu());
     }
@@ -334,7 +333,7 @@ impl Mm {
         let mut dropped = [Pfn(0); BATCH_MAX];
         let mut drops = 0;
         let mut relock = Relock::default();
-        // Those that go to one list, one after the other.
+        // Folios for the same list are put there together.
         let (mut run, mut first, mut same) = ([Pfn(0); BATCH_MAX], 0, None);
         let mut len = 0;
         for head in folios[..count].iter().copied() {
@@ -357,7 +356,7 @@ impl Mm {
         if drops > 0 {
             primitive::uncharge(cx);
         }
-        // The last is freed first, as `release_pages` does it.
+        // The last folio is freed first, as in `release_pages`.
         for head in dropped[..drops].iter().rev().copied() {
             let order = self.memory.frames.allocated(head).expect("a dropped folio is not freed yet");
             self.memory.free(cx, head, order);
@@ -380,8 +379,8 @@ impl Mm {
         }
     }
 
-    /// Gives back the last reference but for that of a batch, or of who has isolated the folio: it is freed, now or when
-    /// the batch is drained or the folio put back (`folio_put`).
+    /// Drops the last reference beside that of a batch or of an isolation: the folio is freed now, or when the batch is
+    /// drained or the isolation ends (`folio_put`).
     pub(crate) fn put_folio(&mut self, cx: &mut Cx, folio: Unmapped) {
         let mut run = Run { order: folio.order, ..Run::EMPTY };
         if folio.order > Order::BASE {
@@ -391,12 +390,12 @@ impl Mm {
         self.put_run(cx, &mut run);
     }
 
-    /// Puts folios that leave their lists all under one lock, and are freed then (`release_pages`).
+    /// Takes folios off their lists under one lock, then frees them (`release_pages`).
     pub(crate) fn put_run(&mut self, cx: &mut Cx, run: &mut Run) {
         let (count, order) = (std::mem::take(&mut run.len), run.order);
         let mut free = 0;
         let mut relock = Relock::default();
-        // Those that leave one list, one after the other.
+        // Folios of the same list leave it together.
         let (mut first, mut same) = (0, None);
         for at in 0..count {
             let head = run.folios[at];
@@ -430,9 +429,8 @@ impl Mm {
         self.memory.frames.blocks.zone(head).expect("an allocated frame is in a zone")
     }
 
-    /// Takes a folio off its LRU list, to be looked at or moved: it stays what it is, and its control says so
-    /// (`Holdings::off_lru`). Which list it was on; nothing when it is on none. The caller holds the lists' lock
-    /// (`folio_isolate_lru`).
+    /// Isolates a folio from its LRU list (`folio_isolate_lru`); returns the list, or nothing if the folio is on none. Its
+    /// state stays, and its control lists it (`Holdings::off_lru`). The caller holds the LRU lock.
     pub(crate) fn isolate_lru(&mut self, head: Pfn) -> Option<LruKind> {
         let kind = self.memory.frames.leave_lru(head)?;
         let (zone, order) =
@@ -442,7 +440,7 @@ impl Mm {
         Some(kind)
     }
 
-    /// One hold of the lock of a zone's lists, in which so many folios were moved.
+    /// Charges one hold of a zone's LRU lock, under which `moves` folios were moved.
     pub(crate) fn charge_lru_moves(&mut self, cx: &mut Cx, zone: ZoneIndex, moves: u64) {
         let at = self.lru.of_zone(zone);
         self.lru.lruvecs[at].lock.acquire(cx, Cause::LruLock);
@@ -450,8 +448,8 @@ impl Mm {
         self.lru.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
-    /// A huge folio on a list was taken apart: its tails that are mapped, the last one first, go before the head, which goes
-    /// if nobody maps it; the others are put on the list too, and freed right after (`lru_add_page_tail`).
+    /// Splits a huge folio on its list: its mapped tails go before the head, the last one first, and the head goes if it is
+    /// unmapped. Unmapped tails are put on the list too, and freed right after (`lru_add_page_tail`).
     pub(crate) fn lru_split(
         &mut self,
         cx: &mut Cx,
@@ -482,20 +480,20 @@ impl Mm {
         self.lru.lruvecs[at].lock.release(cx, Cause::LruLock);
     }
 
-    /// So many frames of an isolated folio are freed.
+    /// Counts off frames of an isolated folio that were freed.
     pub(crate) fn lru_isolated_less(&mut self, zone: ZoneIndex, frames: u64) {
         self.lru.zones[zone].isolated[0] -= frames;
     }
 
-    /// An isolated folio is freed, or becomes part of something else: it is counted no longer.
+    /// Counts off an isolated folio that is freed or becomes part of another.
     pub(crate) fn end_isolation(&mut self, head: Pfn) {
         let (zone, order) = (self.zone_position(head), self.memory.frames.allocated(head).expect("it is a folio"));
         let is_file = self.memory.frames.is_file(head);
         self.lru.zones[zone].isolated[usize::from(is_file)] -= u64::from(order.frames());
     }
 
-    /// An isolated folio goes back to the list that it came from; one that nobody wants any more is freed instead. The
-    /// caller holds the lists' lock, and frees what is returned after (`putback_movable_pages`).
+    /// Puts an isolated folio back on its list, or returns it to be freed if its last reference was dropped
+    /// (`putback_movable_pages`). The caller holds the LRU lock.
     #[must_use]
     pub(crate) fn putback_or_drop(&mut self, head: Pfn) -> Option<Pfn> {
         if self.memory.frames.has(head, FrameFlag::Dropped) {
@@ -506,8 +504,8 @@ impl Mm {
         None
     }
 
-    /// A folio that takes the place of one that was isolated goes to a list at once; before it, this CPU's batch
-    /// (`folio_add_lru` and `lru_add_drain` in `migrate_folio_move`).
+    /// Puts a folio that replaces an isolated one on its list at once, after draining this CPU's batch (`folio_add_lru` and
+    /// `lru_add_drain` in `migrate_folio_move`).
     pub(crate) fn lru_add_migrated(&mut self, cx: &mut Cx, head: Pfn) {
         self.lru_add_drain(cx);
         let (zone, order) = (self.zone_position(head), self.memory.frames.allocated(head).expect("it is a folio"));
@@ -518,7 +516,7 @@ impl Mm {
         self.lru.let_go(cx, zone, 1);
     }
 
-    /// An isolated folio goes back to the head of a list, active or not. The caller holds the lists' lock
+    /// Puts an isolated folio at the head of the active or inactive list. The caller holds the LRU lock
     /// (`move_folios_to_lru`, `folio_putback_lru`).
     pub(crate) fn putback_lru(&mut self, head: Pfn, is_active: bool) {
         self.end_isolation(head);

@@ -22,14 +22,14 @@ impl Pte {
     const ACCESSED: u64 = 1 << 5;
     const DIRTY: u64 = 1 << 6;
     const HUGE: u64 = 1 << 7;
-    /// User code faults here, so that the kernel learns who uses the page (`_PAGE_PROTNONE`). x86-64 clears the present bit
-    /// with it, and `pte_present` says that the page is there all the same; here the bit stays.
+    /// User code faults on this entry, so that the kernel learns who uses the page (`_PAGE_PROTNONE`). x86-64 clears the
+    /// present bit with it, and `pte_present` is true all the same; here the bit stays.
     const HINTING: u64 = 1 << 8;
     const SPECIAL: u64 = 1 << 9;
-    /// Of an entry that maps nothing: what it holds is on a swap device. A bit that the processor leaves to us.
+    /// In an entry that maps nothing: the page is on a swap device. A bit that the processor leaves to software.
     const SWAP: u64 = 1 << 10;
-    /// Of an entry that is not present, where x86-64 keeps the type of swap entries (SWP_MIGRATION_READ and its like,
-    /// include/linux/swap.h). The other bits say what they said before.
+    /// In an entry that is not present: the page is being migrated. x86-64 has the type of swap entries here
+    /// (SWP_MIGRATION_READ and so on, include/linux/swap.h). The other bits keep their meaning.
     const MIGRATION: u64 = 1 << 59;
     const PFN_SHIFT: u32 = 12;
 
@@ -39,7 +39,7 @@ impl Pte {
         Self(Self::at(pfn) | Self::PRESENT | Self::WRITABLE | Self::ACCESSED | Self::DIRTY)
     }
 
-    /// A page of user memory that was just read: accessed, but clean, and not to be written yet.
+    /// A page of user memory that was just read: accessed, clean, and write-protected.
     pub const fn read(pfn: Pfn) -> Self {
         Self(Self::at(pfn) | Self::PRESENT | Self::ACCESSED)
     }
@@ -71,50 +71,49 @@ impl Pte {
         (pfn.0 as u64) << Self::PFN_SHIFT
     }
 
-    /// The first frame that is mapped; of no meaning for the base zero page.
+    /// The first frame that the entry maps; without meaning for the base zero page.
     #[inline]
     pub const fn pfn(self) -> Pfn {
         Pfn((self.0 >> Self::PFN_SHIFT & 0xffff_ffff) as u32)
     }
 
-    /// The word as it is: for checks.
+    /// The word, undecoded: for checks.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Is anything mapped?
+    /// Whether the entry maps anything.
     #[inline]
     pub const fn is_present(self) -> bool {
         self.0 & Self::PRESENT != 0
     }
 
-    /// Where its content is, if that is a swap device.
+    /// The swap slot of the page, if its contents are on a swap device.
     #[inline]
     pub const fn swap_slot(self) -> Option<SwapSlot> {
         if self.0 & (Self::SWAP | Self::PRESENT) == Self::SWAP { Some(SwapSlot(self.pfn().0)) } else { None }
     }
 
-    /// Does it map this frame, as a base page?
+    /// Whether the entry maps this frame as a base page.
     #[inline]
     pub fn maps(self, pfn: Pfn) -> bool {
         self.is_present() && !self.is_zero_page() && self.pfn() == pfn
     }
 
-    /// Is nothing here, or the zero page?
+    /// Whether the entry maps nothing, or the zero page.
     #[inline]
     pub const fn is_none_or_zero(self) -> bool {
         self.0 == 0 || self.is_zero_page()
     }
 
-    /// The entry while the frame's contents move to another one: a task that comes waits (`make_readable_migration_entry` and
-    /// its like).
+    /// The entry while its page is migrated: a task that accesses it waits (`make_readable_migration_entry` and so on).
     #[must_use]
     pub(crate) const fn migrating(self) -> Self {
         Self(self.0 & !(Self::PRESENT | Self::HINTING) | Self::MIGRATION)
     }
 
-    /// An entry whose page has moved to a frame, or stays where it is: present again, with the same rights and history
+    /// The entry after the migration of its page to a frame, or back: present again, with the rights and the history it had
     /// (`remove_migration_pte`).
     #[must_use]
     pub(crate) const fn migrated(self, to: Pfn) -> Self {
@@ -122,62 +121,62 @@ impl Pte {
         Self(rest | Self::at(to) | Self::PRESENT)
     }
 
-    /// Is the page here, but on its way to another frame?
+    /// Whether the page of the entry is being migrated.
     #[inline]
     pub const fn is_migration(self) -> bool {
         self.0 & (Self::MIGRATION | Self::PRESENT) == Self::MIGRATION
     }
 
-    /// Does it name this frame as the one that its page is leaving?
+    /// Whether the entry says that its page is migrated away from this frame.
     #[inline]
     pub(crate) fn leaves(self, pfn: Pfn) -> bool {
         self.is_migration() && self.pfn() == pfn
     }
 
-    /// Is the page there, but user code shall fault (`pte_protnone`)?
+    /// Whether the page is there, but user code faults (`pte_protnone`).
     #[inline]
     pub const fn is_hinting(self) -> bool {
         self.0 & Self::HINTING != 0
     }
 
-    /// May user code load here without a fault?
+    /// Whether user code may load through the entry without a fault.
     #[inline]
     pub const fn is_accessible(self) -> bool {
         self.0 & (Self::PRESENT | Self::HINTING) == Self::PRESENT
     }
 
-    /// The entry with rights so that user code faults (`pte_modify` to `PAGE_NONE`).
+    /// The entry with rights on which user code faults (`pte_modify` to `PAGE_NONE`).
     #[must_use]
     #[inline]
     pub(crate) const fn hinting(self) -> Self {
         Self(self.0 | Self::HINTING)
     }
 
-    /// The entry after that fault: with its rights again (`do_numa_page`).
+    /// The entry after a hinting fault, with its rights again (`do_numa_page`).
     #[must_use]
     #[inline]
     pub(crate) const fn without_hint(self) -> Self {
         Self(self.0 & !Self::HINTING)
     }
 
-    /// May user code store here without a fault?
+    /// Whether user code may store through the entry without a fault.
     #[inline]
     pub const fn is_writable(self) -> bool {
         self.0 & Self::WRITABLE != 0
     }
 
-    /// Does it map a huge page?
+    /// Whether the entry maps a huge page.
     pub const fn is_huge(self) -> bool {
         self.0 & Self::HUGE != 0
     }
 
-    /// Does it map a zero page, base or huge?
+    /// Whether the entry maps a zero page, base or huge.
     #[inline]
     pub const fn is_zero_page(self) -> bool {
         self.0 & Self::SPECIAL != 0
     }
 
-    /// Was it read or written through?
+    /// Whether user code has read or stored through the entry.
     pub const fn is_accessed(self) -> bool {
         self.0 & Self::ACCESSED != 0
     }
@@ -189,31 +188,31 @@ impl Pte {
         Self(self.0 | Self::ACCESSED | if stores { Self::DIRTY } else { 0 })
     }
 
-    /// The entry as if user code had not used it since (`pte_mkold`).
+    /// The entry as if user code had not used it lately (`pte_mkold`).
     #[must_use]
     #[inline]
     pub const fn old(self) -> Self {
         Self(self.0 & !Self::ACCESSED)
     }
 
-    /// The entry as if user code had not read or stored through it, with the right to (`mk_pte`, `pte_mkold`).
+    /// The entry as if user code had never used it, with the rights that it has (`mk_pte`, `pte_mkold`).
     #[must_use]
     pub(crate) const fn unused(self) -> Self {
         Self(self.0 & !(Self::ACCESSED | Self::DIRTY))
     }
 
-    /// Was it written through?
+    /// Whether user code has stored through the entry.
     pub const fn is_dirty(self) -> bool {
         self.0 & Self::DIRTY != 0
     }
 
-    /// The entry without the right to store (`pte_wrprotect`).
+    /// The entry without write permission (`pte_wrprotect`).
     #[must_use]
     pub const fn write_protected(self) -> Self {
         Self(self.0 & !Self::WRITABLE)
     }
 
-    /// The entry without the right to store, as if user code had not stored (`pte_wrprotect`, `pte_mkclean`).
+    /// The entry without write permission, as if user code had not stored through it (`pte_wrprotect`, `pte_mkclean`).
     #[must_use]
     pub(crate) const fn cleaned(self) -> Self {
         Self(self.0 & !(Self::WRITABLE | Self::DIRTY))
@@ -225,7 +224,7 @@ impl Pte {
         Self(self.0 | Self::WRITABLE | Self::ACCESSED | Self::DIRTY)
     }
 
-    /// The entry for base page `n` of this huge one, with the same rights and history.
+    /// The entry for base page `n` of the huge page that this entry maps, with its rights and history.
     #[must_use]
     pub const fn base_part(self, n: u32) -> Self {
         if self.is_zero_page() {
@@ -273,7 +272,7 @@ mod tests {
         assert!(hinting.is_hinting() && hinting.is_present() && !hinting.is_accessible() && hinting.maps(Pfn(7)));
         assert!(pte.is_accessible() && !pte.is_hinting() && !Pte::NONE.is_accessible());
         assert_eq!(hinting.without_hint(), pte);
-        // Whoever moves the page puts it back with the rights of its VMA (`remove_migration_pte`).
+        // `remove_migration_pte` restores the rights of the VMA.
         assert_eq!(hinting.migrating().migrated(Pfn(7)), pte);
     }
 

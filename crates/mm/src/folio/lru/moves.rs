@@ -16,7 +16,7 @@ use units::{CpuId, NodeId, Order, Pfn};
 use super::RUN_MAX;
 use crate::Mm;
 
-/// Folios that were taken off a list together, to be looked at.
+/// Folios that were isolated from a list together.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     folios: [Pfn; RUN_MAX],
@@ -44,7 +44,7 @@ impl Taken {
         self.len == 0
     }
 
-    /// Their frames.
+    /// Frames of the folios.
     pub(crate) fn frames(&self) -> u64 {
         self.orders[..self.len].iter().map(|order| u64::from(order.frames())).sum()
     }
@@ -57,8 +57,8 @@ impl Taken {
 }
 
 impl Mm {
-    /// Takes up to `most` frames off the tail of a list, those of zones up to `highest`; the others go to its head. Says how
-    /// many frames it met, and how many it took.
+    /// Isolates up to `most` frames from the tail of a list, of zones up to `highest`; folios of other zones go to its head.
+    /// Returns the frames it met, and those it isolated.
     pub(crate) fn isolate_folios(
         &mut self,
         cx: &mut Cx,
@@ -69,7 +69,7 @@ impl Mm {
     ) -> (u64, u64) {
         self.lru.lruvecs[lruvec].lock.acquire(cx, Cause::LruLock);
         let (mut met, mut took, mut moves) = (0, 0, 0);
-        // Bound: each turn takes the tail, or brings it to the head once.
+        // Bound: each turn takes the folio at the tail, or moves it to the head once.
         for _ in 0..self.lru.lruvecs[lruvec].lists[kind as usize].len() {
             let Some(head) = self.lru.lruvecs[lruvec].lists[kind as usize].last().filter(|_| took < most) else {
                 break;
@@ -97,8 +97,8 @@ impl Mm {
         (met, took)
     }
 
-    /// Puts folios back that were taken off a list, active ones where they belong by now; those that lost their last
-    /// reference meanwhile come out again, to be freed.
+    /// Puts isolated folios back, active ones on the active list. Returns those whose last reference was dropped meanwhile, to
+    /// be freed.
     pub(crate) fn put_back_folios(&mut self, cx: &mut Cx, lruvec: usize, folios: &Taken) -> Taken {
         let mut lost = Taken::default();
         if folios.is_empty() {
@@ -122,9 +122,8 @@ impl Mm {
         lost
     }
 
-    /// A huge folio in a batch was taken apart, whose head stays there: its tails that are mapped, the last one first, go to the
-    /// end of a list where the next ones are that reclaim looks at; the others are put there too, and freed right after
-    /// (`lru_add_page_tail`, mm/swap.c, v4.1).
+    /// Splits a huge folio in a batch, whose head stays there: its mapped tails, the last one first, go to the end of a list
+    /// that reclaim scans first; unmapped tails go there too, and are freed right after (`lru_add_page_tail`, mm/swap.c, v4.1).
     pub(crate) fn lru_split_waiting(
         &mut self,
         cx: &mut Cx,
@@ -146,22 +145,22 @@ impl Mm {
         self.lru.zones[zone].frames[kind as usize] += tails.len() as u64;
     }
 
-    /// An isolated folio goes back by way of this CPU's batch, which frees it if nobody wants it any more
+    /// Puts an isolated folio back through this CPU's batch, which frees it if the batch's reference is the last
     /// (`putback_lru_page`, mm/vmscan.c, v4.1).
     pub(crate) fn putback_by_batch(&mut self, cx: &mut Cx, head: Pfn) {
         self.end_isolation(head);
         self.lru_add_again(cx, head);
     }
 
-    /// Puts back a folio that is not counted as isolated: it has just taken another one's place.
+    /// Puts a folio on a list that is not counted as isolated: it has just replaced another folio.
     pub(crate) fn lru_add_again(&mut self, cx: &mut Cx, head: Pfn) {
         let order = self.memory.frames.allocated(head).expect("it is a folio");
         self.memory.frames.mark(head, FrameFlag::InBatch, true);
         self.lru_add(cx, head, order);
     }
 
-    /// Frees folios that are on no list (`free_unref_page_list`). Up to 4.14 they are what others should have last, and the one
-    /// that came first is given back first (`free_hot_cold_page_list`).
+    /// Frees folios that are on no list (`free_unref_page_list`). Up to 4.14 they go to the cold end of the CPU's list, the
+    /// first folio being the first to be given back (`free_hot_cold_page_list`).
     pub(crate) fn free_folios(&mut self, cx: &mut Cx, folios: &Taken) {
         if self.memory.variant().pcp_has_cold_end {
             for held in folios.iter().rev() {
@@ -174,7 +173,7 @@ impl Mm {
         }
     }
 
-    /// A folio that is on no list goes to the head of one.
+    /// Puts a folio that is on no list at the head of one.
     pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
         self.memory.frames.mark(head, FrameFlag::OnLru, true);
         self.memory.frames.mark(head, FrameFlag::Active, kind.is_active());
@@ -182,7 +181,7 @@ impl Mm {
         self.lru.insert(&mut self.memory.frames, zone, kind, head, order);
     }
 
-    /// A folio was written, and is to be reclaimed next, if it is on a list.
+    /// Moves a folio whose writeback ended to the tail of the inactive list, to be reclaimed next, if it is on a list.
     pub(crate) fn lru_rotate(&mut self, cx: &mut Cx, head: Pfn) {
         let Some(was) = self.memory.frames.leave_lru(head) else { return };
         let (zone, order) = (self.zone_position(head), self.memory.frames.allocated(head).expect("it is on a list"));
@@ -201,7 +200,7 @@ impl Mm {
         cx.count(Event::Pgrotated, order.frames().into());
     }
 
-    /// A folio of a file was used other than through a page table: the second time while inactive it becomes active
+    /// Notes an access to a file's folio other than through a page table: the second one makes an inactive folio active
     /// (`mark_page_accessed`).
     pub fn mark_page_accessed(&mut self, cx: &mut Cx, head: Pfn) {
         if !self.memory.frames.has(head, FrameFlag::Referenced) {
@@ -224,7 +223,7 @@ impl Mm {
         self.age_nonresident(self.lru.of_zone(self.zone_position(head)), 1);
     }
 
-    /// An inactive folio moves to the head of the active list (`folio_activate`); says whether it was on a list.
+    /// Moves an inactive folio to the head of the active list (`folio_activate`); returns whether it was on a list.
     fn activate_folio(&mut self, cx: &mut Cx, head: Pfn) -> bool {
         let at = self.lru.of_zone(self.zone_position(head));
         if !self.memory.frames.has(head, FrameFlag::OnLru) {
@@ -241,7 +240,7 @@ impl Mm {
         true
     }
 
-    /// Reclaiming such pages had a price, in pages (`lru_note_cost`); what is old counts less and less.
+    /// Adds the cost of reclaiming pages of one kind (`lru_note_cost`); old cost is halved from time to time.
     pub(crate) fn note_cost(&mut self, lruvec: usize, is_file: bool, pages: u64) {
         let all: u64 = LruKind::ALL.iter().map(|kind| self.lru.frames(lruvec, *kind)).sum();
         let cost = &mut self.lru.lruvecs[lruvec].cost;
@@ -251,14 +250,14 @@ impl Mm {
         }
     }
 
-    /// Does the price of reclaiming stay as it is when nothing is added?
+    /// Whether the cost stays as it is while none is added.
     pub(crate) fn is_cost_settled(&self, lruvec: usize) -> bool {
         let all: u64 = LruKind::ALL.iter().map(|kind| self.lru.frames(lruvec, *kind)).sum();
         let [anon, file] = self.lru.lruvecs[lruvec].cost;
         anon + file <= all / 4
     }
 
-    /// How much was evicted and activated in these lists so far grows (`workingset_age_nonresident`).
+    /// Advances the clock of evictions and activations (`workingset_age_nonresident`).
     pub(crate) fn age_nonresident(&mut self, lruvec: usize, pages: u64) {
         self.lru.lruvecs[lruvec].nonresident_age += pages;
     }
@@ -270,32 +269,32 @@ impl Mm {
         }
     }
 
-    /// The lists of a node that hold frames of zones up to `highest`.
+    /// Indices of the lists that hold frames of a node's zones up to `highest`.
     pub(crate) fn lruvecs_of(&self, node: NodeId, highest: ZoneKind) -> std::ops::Range<usize> {
         let its = self.memory.zones_up_to(node, highest).map(|zone| self.lru.of_zone(zone));
         its.clone().min().map_or(0..0, |first| first..its.max().unwrap_or(first) + 1)
     }
 
-    /// The zones whose folios are on some lists, by position.
+    /// The zones whose folios are on these lists.
     pub(crate) fn zones_of(&self, lruvec: usize) -> impl Iterator<Item = ZoneIndex> + '_ {
         self.memory.zone_indices().filter(move |zone| self.lru.of_zone(*zone) == lruvec)
     }
 
-    /// Frames of lists of a kind, those of zones up to `highest` (`lruvec_lru_size`).
+    /// Frames on a list, of zones up to `highest` (`lruvec_lru_size`).
     pub(crate) fn lru_size(&self, lruvec: usize, kind: LruKind, highest: ZoneKind) -> u64 {
         let is_its = |zone: &ZoneIndex| self.lru.of_zone(*zone) == lruvec && self.memory.zone(*zone).kind <= highest;
         self.memory.zone_indices().filter(is_its).map(|zone| self.lru.zone_frames(zone, kind)).sum()
     }
 
-    /// Does an inactive list hold too little of all the pages of its kind (`inactive_is_low`)? The larger they are, the
-    /// less is enough. Up to 4.6 a half of files is, and how large a zone is decides about anonymous memory
-    /// (`inactive_file_is_low`, `inactive_anon_is_low_global`, mm/vmscan.c, v4.1).
+    /// Whether an inactive list is too short (`inactive_is_low`). The more pages of its kind there are, the smaller a part is
+    /// enough. Up to 4.6 it is a half for files, and by the zone's size for anonymous memory (`inactive_file_is_low`,
+    /// `inactive_anon_is_low_global`, mm/vmscan.c, v4.1).
     pub(crate) fn inactive_is_low(&self, lruvec: usize, is_file: bool) -> bool {
         let size = |is_active| self.lru.frames(lruvec, LruKind::of(is_file, is_active));
         self.is_low(lruvec, [size(false), size(true)], is_file)
     }
 
-    /// Is that so where the two lists hold so many frames?
+    /// Whether the inactive list is too short if the lists hold these numbers of frames.
     pub(crate) fn is_low(&self, lruvec: usize, [inactive, active]: [u64; 2], is_file: bool) -> bool {
         let all = match (self.memory.variant().inactive_by_lists, is_file) {
             (true, _) => inactive + active,

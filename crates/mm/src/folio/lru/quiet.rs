@@ -1,9 +1,9 @@
-//! Linux: none; struct lruvec of include/linux/mmzone.h, where all of its anonymous folios stay whatever reclaim does.
-//! Differs: folios are moved here first, and in the frame table when somebody else is to see them.
+//! Linux: none; struct lruvec of include/linux/mmzone.h, when reclaim can free none of its anonymous folios.
+//! Differs: moves are noted here first, and written to the frame table when other code needs it.
 //!
-//! A pinned folio that nobody uses only moves from list to list when it is looked at. A node may have tens of thousands of them,
-//! each in a page of the frame table of its own, and reclaim in trouble looks at all of them again and again. Here they are next
-//! to each other, and of all the moves between two settlements only the difference is written.
+//! A pinned folio that is not accessed only moves from list to list when reclaim scans it. A node may have tens of thousands of
+//! such folios, each in a page of the frame table of its own, and reclaim in trouble scans all of them again and again. Here
+//! they lie next to each other, and of all moves between two settlements only the difference is written.
 
 use std::collections::VecDeque;
 
@@ -20,20 +20,20 @@ use units::{Pfn, Picos};
 
 use super::{Lru, RUN_MAX};
 
-/// Looks after which it is asked again, at first, whether some lists are quiet.
+/// Scans before lists are next checked for being quiet, at first.
 const PATIENCE: u32 = 64;
 
-/// Some lists whose folios are all quiet, and how long that holds.
+/// Lists whose folios are all quiet, and the conditions under which they stay so.
 #[derive(Clone, Debug)]
 pub(crate) struct Quiet {
     pub(crate) lists: QuietLists,
-    /// The address spaces that map them, each with how often it has changed a huge entry by then.
+    /// The address spaces that map the folios, each with its count of changes to huge entries at the time of the check.
     pub(crate) mapped_by: Vec<(SpaceId, u64)>,
-    /// How often pins were given up and pinned pages came back from swap by then.
+    /// Number of pins given up and of pinned pages read from swap, at the time of the check.
     pub(crate) pins_lost: u64,
 }
 
-/// When it is asked whether some lists are quiet: that takes time, and is in vain for most of them.
+/// When lists are next checked for being quiet: the check takes time, and is in vain for most lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     looks: u32,
@@ -47,7 +47,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// So many folios were looked at one by one.
+    /// Counts folios that were scanned one by one.
     pub(crate) fn note(&mut self, looks: u32) {
         self.looks = self.looks.saturating_add(looks);
     }
@@ -56,26 +56,27 @@ impl Patience {
         self.looks >= self.most
     }
 
-    /// The answer, for lists of so many folios: who was wrong asks less often, up to once for each time around.
+    /// Sets the time of the next check, for lists of `folios` folios: after a check in vain it comes later, at most once for
+    /// each time around the lists.
     pub(crate) fn learn(&mut self, is_quiet: bool, folios: u32) {
         let most = if is_quiet { folios / 16 } else { self.most.saturating_mul(2).min(folios) };
         *self = Self { looks: 0, most: most.max(PATIENCE) };
     }
 }
 
-/// A folio that a look leaves as it is, but for its place.
+/// A folio that a scan leaves unchanged, but for its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QuietFolio {
     pub(crate) head: Pfn,
     pub(crate) zone: ZoneIndex,
     pub(crate) frames: u32,
-    /// Entries that are read when it is looked at.
+    /// Page-table entries that a scan reads.
     pub(crate) entries: u32,
-    /// Does a look at it on the inactive list bring it to the active one? Else it stays.
+    /// Whether a scan moves the folio from the inactive list to the active one, or leaves it there.
     pub(crate) activates: bool,
 }
 
-/// A folio, and what the frame table says of its place.
+/// A folio, and its place as the frame table has it.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     folio: QuietFolio,
@@ -83,7 +84,7 @@ struct Slot {
     is_active: bool,
 }
 
-/// Folios that were taken off a list together.
+/// Folios that were isolated from a list together.
 pub(crate) struct QuietTaken {
     folios: [(u32, QuietFolio); RUN_MAX],
     len: usize,
@@ -99,40 +100,40 @@ impl QuietTaken {
         self.entries += u64::from(folio.entries);
     }
 
-    /// How many there are.
+    /// Number of folios.
     pub(crate) fn folios(&self) -> u64 {
         self.len as u64
     }
 
-    /// Their frames.
+    /// Frames of the folios.
     pub(crate) fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Entries that are read when they are looked at.
+    /// Page-table entries that a scan of the folios reads.
     pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 }
 
-/// The two lists of anonymous folios, while all of these are quiet.
+/// The two lists of anonymous folios, while all folios on them are quiet.
 #[derive(Clone, Debug)]
 pub(crate) struct QuietLists {
     slots: Vec<Slot>,
-    /// Inactive and active, the head first.
+    /// Indices of `slots` on the inactive and on the active list, the head first.
     queues: [VecDeque<u32>; 2],
-    /// How many were put at each head since the frame table was written.
+    /// Number of folios put at each head since the frame table was written.
     pushed: [usize; 2],
-    /// Frames on each.
+    /// Frames on each list.
     pub(crate) frames: [u64; 2],
-    /// The highest zone of any.
+    /// The highest zone that a folio on either list lies in.
     pub(crate) highest: ZoneKind,
-    /// How often folios were put on these lists, or taken off, by others: the lists are known until then.
+    /// `Lruvec::moves` at the time of the check: the lists are known for as long as it stays.
     moves: u64,
 }
 
 impl QuietLists {
-    /// Nothing yet, of lists that have seen so many moves.
+    /// Empty lists; `moves` is the present value of `Lruvec::moves`.
     pub(crate) fn new(moves: u64) -> Self {
         Self {
             slots: Vec::new(),
@@ -144,12 +145,12 @@ impl QuietLists {
         }
     }
 
-    /// The zone of one of the folios, whose lock is that of the lists.
+    /// The zone of a folio, which has the LRU lock of the lists.
     fn zone(&self) -> ZoneIndex {
         self.slots[0].folio.zone
     }
 
-    /// The next folio from the head on of a list, as the frame table has it.
+    /// Adds the next folio of a list, from its head on, as the frame table has it.
     pub(crate) fn add(&mut self, folio: QuietFolio, kind: ZoneKind, links: Links, is_active: bool) {
         let slot = u32::try_from(self.slots.len()).expect("fewer folios than frames");
         self.slots.push(Slot { folio, links, is_active });
@@ -158,7 +159,7 @@ impl QuietLists {
         self.highest = self.highest.max(kind);
     }
 
-    /// Folios at the tail of a list that hold at least so many frames, or all there are.
+    /// Number of folios at the tail of a list that hold at least `frames` frames, or all.
     pub(crate) fn count_last(&self, is_active: bool, frames: u64) -> u64 {
         let last = self.queues[usize::from(is_active)].iter().rev();
         let mut held = 0;
@@ -188,18 +189,18 @@ impl QuietLists {
 }
 
 impl Lru {
-    /// Are these still the lists?
+    /// Whether these are still the lists that the frame table has.
     pub(crate) fn knows(&self, lruvec: usize, lists: &QuietLists) -> bool {
         self.lruvecs[lruvec].moves == lists.moves
     }
 
-    /// How often anonymous folios were put on some lists, or taken off.
+    /// Number of times that an anonymous folio was put on some lists, or taken off.
     pub(crate) fn moves(&self, lruvec: usize) -> u64 {
         self.lruvecs[lruvec].moves
     }
 
-    /// The longest that it can take to isolate so many folios, if nobody has the lock: a CPU's new folios go to their lists
-    /// first, each perhaps to others than the one before.
+    /// The longest time to isolate `folios` folios if the lock is free: the CPU's new folios go to their lists first, each
+    /// perhaps to lists of another node than the one before.
     pub(crate) fn isolation_takes_at_most(&self, cx: &Cx, folios: u64) -> Picos {
         let price = |work| cx.price(work).0;
         let new = self.batch(cx.cpu()).len() as u64;
@@ -207,7 +208,7 @@ impl Lru {
         Picos(locks * (1 + new) + price(Work::LruMove) * (folios + new))
     }
 
-    /// Takes folios off the tail of a list, up to so many frames or the first more (`isolate_lru_pages`).
+    /// Isolates folios from the tail of a list, until they hold at least `frames` frames (`isolate_lru_pages`).
     pub(crate) fn take_quiet(
         &mut self,
         cx: &mut Cx,
@@ -226,8 +227,8 @@ impl Lru {
         taken
     }
 
-    /// Puts folios at the head of a list, the active one if they activate and `may_activate`; says how many frames are active
-    /// now (`putback_inactive_pages`, `move_active_pages_to_lru`).
+    /// Puts folios at the head of a list, of the active one if they activate and `may_activate`; returns how many frames are
+    /// active now (`putback_inactive_pages`, `move_active_pages_to_lru`).
     pub(crate) fn return_quiet(
         &mut self,
         cx: &mut Cx,
@@ -245,7 +246,7 @@ impl Lru {
         active
     }
 
-    /// Writes into the frame table what has changed.
+    /// Writes all changes into the frame table.
     pub(crate) fn settle(&mut self, frames: &mut FrameTable, lruvec: usize, lists: &mut QuietLists) {
         for is_active in [false, true] {
             let kind = LruKind::of(false, is_active);
@@ -253,7 +254,7 @@ impl Lru {
             let pushed = std::mem::take(&mut lists.pushed[usize::from(is_active)]);
             let head_of = |at: usize| queue.get(at).map_or(NIL, |slot| lists.slots[*slot as usize].folio.head);
             let count = queue.len();
-            // Those that came, the one that they came before, and the one that is the last by now.
+            // The folios that came, the former head, and the present tail.
             let near = count.min(pushed + 1);
             let last = (near < count).then(|| count - 1);
             let mut changes = Vec::with_capacity(near + 1);
