@@ -1,11 +1,13 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
-//! Differs: base pages here, huge ones in `migrate/huge.rs`. What holds a page beside its mappings, its file and the swap cache
-//! is a pin, the journal, or a child that is being forked. Migration does not wait for a page on its way to swap.
+//! Differs: base pages here, huge ones in `migrate/huge.rs`. The only references to a page beside those of its mappings, its
+//! file and the swap cache are a pin, the journal's, and that of a child that is being forked. Migration does not wait for a
+//! page on its way to swap.
 //!
-//! The frames to move to come from the caller. A page is unmapped in one step and copied and mapped again in the next;
-//! between them its entries say that it is on its way, and a task that comes across one waits.
+//! The frames to move to come from the caller. A page is unmapped in one step, and copied and mapped again in the next; between
+//! them it has migration entries, and a task that meets one waits.
 //!
-//! Floor 4: this room is migration, and whose pages go where (`misplaced.rs`, `to_node.rs`). Files here use floors 0 to 3.
+//! Floor 4: this room is migration, and the choice of pages and nodes (`misplaced.rs`, `to_node.rs`). Files here use floors 0
+//! to 3.
 
 mod huge;
 pub mod misplaced;
@@ -30,72 +32,72 @@ use crate::{
     swap::SlotFlag,
 };
 
-/// Passes over what could not be moved yet.
+/// Passes over the pages that could not be moved yet.
 // NR_MAX_MIGRATE_PAGES_RETRY, mm/migrate.c (v6.1).
 const PASSES: u8 = 10;
-/// Passes that never wait for a lock.
+/// Passes, the first ones, that never wait for a folio lock.
 // migrate_pages_batch, mm/migrate.c (v6.1): `pass > 2` forces.
 const PASSES_WITHOUT_WAITING: u8 = 3;
 
-/// How long migration may wait (`enum migrate_mode`), the shortest first.
+/// What migration may wait for (`enum migrate_mode`), from nothing to everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigrateMode {
-    /// Nothing.
+    /// For nothing.
     Async,
-    /// Locks, but no disk.
+    /// For locks, but not for a disk.
     SyncLight,
-    /// Everything.
+    /// For locks and disks.
     Sync,
 }
 
-/// Pages being moved.
+/// A migration of isolated pages (`migrate_pages`).
 #[derive(Clone, Debug)]
 pub(crate) struct Migrate {
     mode: MigrateMode,
-    /// Is the caller one who must not wait for locks, as it may have some itself (`PF_MEMALLOC`)?
+    /// Whether the caller must not wait for locks, as its task may hold some (`PF_MEMALLOC`).
     never_waits: bool,
-    /// Off their LRU lists. Those below `kept` were tried in this pass and stay for the next, those from `at` on are
-    /// still to come, and those between have moved or failed.
+    /// Isolated pages. Those below index `kept` were tried in this pass and stay for the next, those from `at` on are still to
+    /// be tried, and those between have moved or failed.
     from: Vec<Pfn>,
     kept: usize,
     at: usize,
     pass: u8,
-    /// Never to be moved, but still here; they go back in the end.
+    /// Isolated pages that are given up; they go back to their lists in the end.
     failed: Vec<Pfn>,
-    /// How many are never to be moved.
+    /// Number of pages that were given up.
     given_up: usize,
-    /// Unmapped, each with the frame that it moves to.
+    /// Unmapped pages, each with the frame that it moves to.
     unmapped: Vec<(Pfn, Pfn)>,
     moved: u32,
-    /// Known when they are put back.
+    /// The result, known when the rest of the pages goes back.
     result: Option<Migrated>,
     /// The caller has no more frames to move to.
     is_out: bool,
     is_putting_back: bool,
-    /// Kept between pages, for its memory.
+    /// The entries of the present page; kept between pages to reuse its memory.
     entries: Vec<Mapping>,
 }
 
-/// The result of a step.
+/// The result of a step of migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Migrating {
     More,
     Block(Wait),
-    /// Migration goes on when the caller has got a frame to move to, or says that there is none.
+    /// Migration goes on when the caller has got a frame to move to, or says that there is none ([`Migrate::no_target`]).
     WantsTarget,
     Done(Migrated),
 }
 
-/// How it ended. All pages that have not moved are back on their lists.
+/// The result of a migration. All pages that have not moved are back on their lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Migrated {
-    /// Those, but for the rest when there were no more frames.
+    /// Pages that failed, without those that were not tried for want of frames.
     pub(crate) failed: u32,
-    /// There were no more frames to move to (`-ENOMEM`).
+    /// The caller ran out of frames to move to (`-ENOMEM`).
     pub(crate) is_out: bool,
     /// Pages that have moved, or were freed meanwhile.
     pub(crate) moved: u32,
-    /// All that have not moved.
+    /// Pages that have not moved.
     pub(crate) left: u32,
 }
 
@@ -104,16 +106,16 @@ enum Tried {
     /// The page was freed meanwhile.
     Gone,
     Unmapped(Pfn),
-    /// Not now (`-EAGAIN`).
+    /// The page cannot be moved now (`-EAGAIN`).
     Again,
-    /// Not at all (`-EBUSY`).
+    /// The page cannot be moved at all (`-EBUSY`).
     Failed,
     Wait(Wait),
     WantsTarget,
 }
 
 impl Migrate {
-    /// Moves `from`, all off their LRU lists, the last first.
+    /// A migration of the pages of `from`, the last first; all are off their LRU lists.
     pub(crate) fn new(mut from: Vec<Pfn>, mode: MigrateMode, never_waits: bool) -> Self {
         from.reverse();
         Self {
@@ -134,19 +136,19 @@ impl Migrate {
         }
     }
 
-    /// There is no frame to move to.
+    /// Notes that the caller has no frame to move to.
     pub(crate) fn no_target(&mut self) {
         self.is_out = true;
     }
 
-    /// A list for the next ones: its memory.
+    /// Returns an empty vector, to reuse its memory for the next migration.
     pub(crate) fn into_memory(mut self) -> Vec<Pfn> {
         self.from.clear();
         self.from
     }
 
-    /// Unmaps a page, or copies and maps those that are unmapped, or puts some back. Frames to move to are taken from the
-    /// end of `targets`, and go there if they are not used; all are isolated by this control.
+    /// Unmaps a page, or copies and maps the unmapped pages, or puts some pages back. Frames to move to are taken from the end
+    /// of `targets`, and return there if unused; all are isolated by this control.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, targets: &mut Vec<Pfn>) -> Migrating {
         if self.is_putting_back {
             return self.put_back(mm, cx);
@@ -163,7 +165,7 @@ impl Migrate {
         if self.at == self.from.len() {
             return self.end_pass(mm, cx);
         }
-        // Requests that a device has done by now are nothing to wait for, whether or not their task has run since.
+        // Requests that the device has finished by now are completed first, whether or not a task has run since.
         mm.complete_swap_io(cx);
         mm.complete_disk_io(cx);
         let page = self.from[self.at];
@@ -192,7 +194,7 @@ impl Migrate {
         Migrating::More
     }
 
-    /// Frames that migration holds between two steps, beside the targets.
+    /// Frames that migration holds between two steps, beside `targets`.
     pub(crate) fn holdings(&self) -> Holdings {
         let page = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
         let sources = self.from[..self.kept].iter().chain(&self.from[self.at..]).chain(&self.failed).map(page);
@@ -204,7 +206,7 @@ impl Migrate {
         }
     }
 
-    /// Maps again where it was what is unmapped, and puts everything back, all at once.
+    /// Maps unmapped pages again where they were, and puts all pages back on their lists.
     pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, targets: &mut Vec<Pfn>) {
         for (source, target) in std::mem::take(&mut self.unmapped) {
             self.map_back(mm, spaces, cx, source);
@@ -215,11 +217,11 @@ impl Migrate {
         if !self.is_putting_back {
             self.begin_putting_back(mm, cx);
         }
-        // Bound: each step puts some back.
+        // Bound: each step puts some pages back.
         while matches!(self.put_back(mm, cx), Migrating::More) {}
     }
 
-    /// After a pass: another one if some of it may still be moved.
+    /// Ends a pass: begins another one if some pages may still be moved.
     fn end_pass(&mut self, mm: &Mm, cx: &mut Cx) -> Migrating {
         self.pass += 1;
         if self.kept > 0 && self.pass < PASSES {
@@ -231,7 +233,7 @@ impl Migrate {
     }
 
     fn begin_putting_back(&mut self, mm: &Mm, cx: &mut Cx) -> Migrating {
-        // With no frame to move to, the page that wanted one has failed; those behind it were not tried.
+        // If there was no frame to move to, the page that wanted one has failed; the pages behind it were not tried.
         let failed = self.given_up + self.kept + usize::from(self.is_out && self.at < self.from.len());
         let counted = if mm.memory.variant().migrate_counts_tried { failed } else { self.given_up };
         cx.count(Event::PgmigrateSuccess, self.moved.into());
@@ -249,7 +251,7 @@ impl Migrate {
         Migrating::More
     }
 
-    /// Puts back a run of those that have not moved (`putback_movable_pages`).
+    /// Puts back up to 32 of the pages that have not moved (`putback_movable_pages`).
     fn put_back(&mut self, mm: &mut Mm, cx: &mut Cx) -> Migrating {
         let run = self.failed.len().saturating_sub(usize::try_from(RUN).expect("small"));
         mm.put_back_all(cx, &self.failed[run..]);
@@ -260,7 +262,7 @@ impl Migrate {
         Migrating::Done(self.result.expect("noted when this began"))
     }
 
-    /// Locks a page and takes its mappings away (`migrate_folio_unmap`).
+    /// Locks a page and replaces its entries by migration entries (`migrate_folio_unmap`).
     fn try_unmap(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) -> Tried {
         let is_gone = mm.memory.frames.has(page, FrameFlag::Dropped);
         // Up to 4.7 the frame is asked for first.
@@ -291,7 +293,8 @@ impl Migrate {
         let found = u32::try_from(self.entries.len()).expect("fewer than 2^32 processes");
         let is_wanted = found > 0 || mm.memory.frames.is_file(page) || mm.swap.slot_of(page).is_some();
         if !is_wanted || found != mm.mappings_of(page) {
-            // It waits to be freed after a flush; or a child that is being forked maps it too, and not all can be found.
+            // The page waits for a TLB flush to be freed; or a child that is being forked maps it too, and not all mappings can
+            // be found.
             mm.unlock_folio(cx, page);
             return Tried::Again;
         }
@@ -302,14 +305,14 @@ impl Migrate {
         Tried::Unmapped(targets.pop().expect("looked at above"))
     }
 
-    /// Copies what is unmapped, and maps the copies where the pages were (`migrate_folio_move`).
+    /// Copies the unmapped pages, and maps the copies in their place (`migrate_folio_move`).
     fn move_unmapped(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, targets: &mut Vec<Pfn>) {
         let mut unmapped = std::mem::take(&mut self.unmapped);
         for (source, target) in unmapped.drain(..) {
             mm.memory.assert_isolated(cx, target, Order::BASE);
             if mm.is_pinned(source) || mm.is_journaled(source) {
-                // A reference is left that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`), or one to a
-                // buffer (`buffer_migrate_folio_norefs`).
+                // An unknown reference to the page is left (`migrate_page_move_mapping`, `folio_migrate_mapping`), or one to a
+                // buffer of it (`buffer_migrate_folio_norefs`).
                 self.map_back(mm, spaces, cx, source);
                 self.from[self.kept] = source;
                 self.kept += 1;
@@ -356,8 +359,8 @@ impl Migrate {
     }
 }
 
-/// Every entry of a page says from now on that it is on its way (`try_to_migrate`, `try_to_unmap` before 5.14). Where the
-/// entries will not say any more that it was stored to, its slot or its file knows.
+/// Replaces every entry of a page by a migration entry (`try_to_migrate`, `try_to_unmap` before 5.14). If an entry was dirty,
+/// the page's slot or file is told.
 fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Mapping]) {
     let mut is_dirty = false;
     for mapping in entries {
@@ -365,7 +368,7 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Ma
         assert!(was.maps(page), "found in the same step");
         is_dirty |= was.is_dirty();
         primitive::flush_tlb_page(cx, mapping.space, 1);
-        // The folio is not free: who has isolated it has a reference.
+        // The folio is not freed: the isolation holds a reference.
         let _ = mm.unmap_base(cx, page);
     }
     if is_dirty && !mm.memory.variant().migrate_keeps_young {
@@ -373,7 +376,7 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, page: Pfn, entries: &[Ma
     }
 }
 
-/// A page was freed meanwhile; up to 4.7 the frame that it was to move to goes the same way.
+/// Frees a page that lost its last reference meanwhile; up to 4.7 the frame that it was to move to is freed with it.
 fn give_back(mm: &mut Mm, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) {
     if !mm.memory.variant().migrate_through_batch {
         mm.end_isolation(page);
@@ -386,14 +389,14 @@ fn give_back(mm: &mut Mm, cx: &mut Cx, page: Pfn, targets: &mut Vec<Pfn>) {
     mm.lru_add_again(cx, target);
 }
 
-/// A frame becomes a page that is not in use any more: its last holder frees it.
+/// Turns a frame into a page without users: the last holder of a reference frees it.
 fn become_unwanted(mm: &mut Mm, target: Pfn, was: Frame) {
     mm.memory.frames.set(target, was);
     mm.memory.frames.mark(target, FrameFlag::Dropped, true);
 }
 
-/// A copy becomes what a page was, and goes on its list, unless it waits in a batch before; one that is not in use any more is
-/// freed, now or there.
+/// Makes the copy the page, and puts it on the page's list or into a batch; a page without users is freed now or when the batch
+/// is drained.
 fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize) {
     let was = mm.memory.frames.get(source);
     match was {
@@ -423,7 +426,7 @@ fn take_place(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Pfn, entries: usize
     }
 }
 
-/// The entries that a page has left map a frame (`remove_migration_ptes`).
+/// Replaces the migration entries of a page by entries that map a frame (`remove_migration_ptes`).
 fn map(mm: &Mm, spaces: &mut Spaces, cx: &mut Cx, to: Pfn, entries: &[Mapping]) {
     let keeps_young = mm.memory.variant().migrate_keeps_young;
     for mapping in entries {
@@ -440,7 +443,7 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 }
 
 impl Mm {
-    /// Can a folio on an LRU list be moved to another frame?
+    /// Whether a folio on an LRU list can be moved to another frame.
     pub(crate) fn is_migratable(&self, head: Pfn, mode: MigrateMode) -> bool {
         // Who must not wait for a disk leaves what is being written (`ISOLATE_ASYNC_MIGRATE`).
         let leaves =
@@ -449,13 +452,13 @@ impl Mm {
         if self.memory.frames.is_file(head) {
             return takes_written || self.written_by(head).is_none();
         }
-        // One with a reference that its mappings do not explain stays where it is; of the swap cache that is known later.
+        // A page with an unknown reference stays where it is; for one in the swap cache that turns out later.
         let is_kept = self.is_pinned(head) && self.swap.slot_of(head).is_none();
         self.memory.frames.is_base_anon(head) && !is_kept && (takes_written || !self.swap.is_writeback(head))
     }
 
-    /// Notes that a page's contents are not on its device (`set_page_dirty`). Of anonymous memory only its slot says so: one
-    /// that is given a slot later is written in any case.
+    /// Marks a page dirty (`set_page_dirty`). For anonymous memory only the swap slot has such a mark: a page that gets a slot
+    /// later is written in any case.
     fn set_folio_dirty(&mut self, cx: &mut Cx, head: Pfn) {
         if self.memory.frames.is_file(head) {
             self.set_page_dirty(cx, head);
@@ -464,8 +467,8 @@ impl Mm {
         }
     }
 
-    /// Isolated folios go back to their lists under one hold of the lock, or up to 4.7 into this CPU's batch; those that
-    /// are not in use any more are freed (`putback_movable_pages`).
+    /// Puts isolated folios back on their lists under one hold of the lock, or up to 4.7 into this CPU's batch; folios without
+    /// users are freed (`putback_movable_pages`).
     pub(crate) fn put_back_all(&mut self, cx: &mut Cx, folios: &[Pfn]) {
         if self.memory.variant().migrate_through_batch {
             for head in folios {

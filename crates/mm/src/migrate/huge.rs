@@ -1,10 +1,11 @@
 //! Linux: unmap_and_move() in mm/migrate.c, set_pmd_migration_entry() and remove_migration_pmd() in mm/huge_memory.c (v4.14 to
 //! v6.6).
-//! Differs: one that waits for a split does so after it has moved, too (in the kernel its copy does not wait any more up to 6.9,
-//! and is split before it moves since); the kernel forgets to count a mapping that goes away meanwhile as one in part.
+//! Differs: a huge page in the queue of deferred splits stays in it after the move (in the kernel its copy leaves the queue up
+//! to 6.9, and since then it is split before it moves); the kernel does not count a mapping that is removed meanwhile as a
+//! partial one.
 //!
-//! One huge page moves as a whole: all its entries, huge ones and base ones, say that it is on its way until its copy is in
-//! its place. A task that comes across one waits for the page's lock.
+//! One huge page moves as a whole: all its entries, huge ones and base ones, are migration entries until its copy is in place. A
+//! task that meets one waits for the page's lock.
 
 use memory::{
     cost::Cause,
@@ -21,7 +22,7 @@ use crate::{
     space::spaces::{Entry, Mapping},
 };
 
-/// A huge page that moves to a frame. The caller has taken the page off its list, and has isolated the frame.
+/// The move of a huge page to a frame. The caller has isolated both.
 #[derive(Clone, Debug)]
 pub(crate) struct HugeMove {
     source: Pfn,
@@ -31,20 +32,20 @@ pub(crate) struct HugeMove {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Lock it, and take its mappings away.
+    /// Lock the page, and replace its entries.
     Unmap,
-    /// Copy it, from some frame on.
+    /// Copy the page; `copied` base pages are done.
     Copy { copied: u32 },
     /// Map the copy.
     Map,
 }
 
-/// How the move ended. The caller still has the page and the frame, unless the page moved.
+/// The result of the move. The caller still holds the page and the frame, unless the page has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HugeMoved {
-    /// The frame is the page now, on a list; where the page was is free.
+    /// The frame is the page now, on a list; the old frames are free.
     Moved,
-    /// Not now: another task has the page's lock, or a reference to it (`-EAGAIN`).
+    /// The page cannot be moved now: another task has its lock, or a reference to it (`-EAGAIN`).
     Again,
 }
 
@@ -58,7 +59,7 @@ impl HugeMove {
         (self.source, self.target)
     }
 
-    /// Goes on until others may run.
+    /// Takes a step.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<HugeMoved> {
         mm.memory.assert_isolated(cx, self.target, Order::HUGE);
         match self.phase {
@@ -70,7 +71,7 @@ impl HugeMove {
                 Step::More
             }
             Phase::Copy { copied: 0 } if mm.is_pinned(self.source) => {
-                // A reference is left that nothing explains (`migrate_page_move_mapping`, `folio_migrate_mapping`).
+                // An unknown reference to the page is left (`migrate_page_move_mapping`, `folio_migrate_mapping`).
                 self.abort(mm, spaces, cx);
                 Step::Done(HugeMoved::Again)
             }
@@ -89,7 +90,7 @@ impl HugeMove {
         }
     }
 
-    /// Maps the page again where it was.
+    /// Maps the page again where it was, and stops.
     pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         if std::mem::replace(&mut self.phase, Phase::Unmap) == Phase::Unmap {
             return;
@@ -102,8 +103,8 @@ impl HugeMove {
     }
 }
 
-/// Takes the mappings of a huge page away (`try_to_migrate`); false, with nothing done, when another task has locked it, or
-/// not all of them can be found.
+/// Replaces the entries of a huge page by migration entries (`try_to_migrate`); returns false and changes nothing if another
+/// task holds its lock, or if not all mappings can be found.
 fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn) -> bool {
     if !mm.try_lock_folio(source) {
         return false;
@@ -126,7 +127,7 @@ fn unmap(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn) -> bool {
     true
 }
 
-/// The copy becomes what the page was, and the page is freed (`migrate_folio_move`).
+/// Makes the copy the page, and frees the old frames (`migrate_folio_move`).
 fn take_place(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, target: Pfn) {
     primitive::migrate_folio(cx);
     mm.become_huge(source, target);
@@ -136,13 +137,14 @@ fn take_place(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, target
     if is_mapped {
         mm.lru_add_migrated(cx, target);
     } else {
-        // All who had it mapped have ended meanwhile.
+        // All processes that had mapped the page have ended meanwhile.
         primitive::clear_tails(cx, Order::HUGE);
         mm.memory.free(cx, target, Order::HUGE);
     }
 }
 
-/// The entries that a huge page has left map a frame (`remove_migration_ptes`); says whether there were any.
+/// Replaces the migration entries of a huge page by entries that map a frame (`remove_migration_ptes`); returns whether there
+/// were any.
 fn map(mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, to: Pfn) -> bool {
     primitive::walk_rmap(cx, 1);
     let keeps_young = mm.memory.variant().migrate_keeps_young;
@@ -175,7 +177,7 @@ fn write_entry(spaces: &mut Spaces, cx: &mut Cx, mapping: Mapping, change: impl 
 }
 
 impl Mm {
-    /// A frame becomes what a huge page is, but for its mappings.
+    /// Makes a block of frames the copy of a huge page, without its mappings.
     pub(super) fn become_huge(&mut self, source: Pfn, target: Pfn) {
         let was = self.memory.frames.get(source);
         assert!(matches!(was, Frame::Anon { order: Order::HUGE, .. }), "frame {source} is a huge page, not {was:?}");
@@ -187,7 +189,7 @@ impl Mm {
         }
     }
 
-    /// Frees an isolated huge page whose contents are elsewhere.
+    /// Frees an isolated huge page whose contents were moved.
     pub(super) fn free_moved_huge(&mut self, cx: &mut Cx, source: Pfn) {
         self.end_isolation(source);
         primitive::clear_tails(cx, Order::HUGE);

@@ -1,9 +1,10 @@
 //! Linux: migrate_misplaced_page(), migrate_misplaced_transhuge_page(), numamigrate_isolate_page() and what they call in
 //! mm/migrate.c (v3.9 to v6.6).
-//! Differs: no mapping is of a program's text, so none is left out for that; a node that cannot be reclaimed any more may still
-//! be moved to; up to 4.5 a base page for the copy may be reclaimed, but a node above its High mark has one.
+//! Differs: mappings of a program's text, which the kernel leaves out, do not exist; pages may also move to a node that cannot be
+//! reclaimed any more; up to 4.5 memory may be reclaimed for the copy of a base page, which a node above its High mark never
+//! needs.
 //!
-//! The kernel has found that a page is used on another node than its own, and moves it there if that is easy.
+//! NUMA balancing has found that a page is used on another node than its own, and moves it there if that is easy.
 
 use memory::{
     cost::Cause,
@@ -29,29 +30,28 @@ use crate::{
     space::page_table::{Pmd, PmdSlot},
 };
 
-/// Passes over a page that cannot be moved yet.
+/// Passes over a page that could not be moved yet.
 const PASSES: u8 = super::PASSES;
 
-/// How it ended.
+/// The result of moving a misplaced page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misplacement {
-    /// The memory of the page is on the wanted node now, and user code no longer faults at its entries; so many base pages were
-    /// moved: 1 or 512.
+    /// The memory of the page is on the wanted node now, and its entries do not hint any more.
     Moved {
-        /// Base pages.
+        /// Base pages that were moved: 1 or 512.
         pages: u64,
     },
-    /// The page stays where it is. Its entry is as it was: if it hints, the caller has it hint no longer.
+    /// The page stays where it is. Its entry is unchanged: if it hints, the caller has to clear the hint.
     Stays,
     /// The entry has changed meanwhile: user code tries its access again.
     Changed,
 }
 
-/// Moving the page that a process maps at some place to a node, on behalf of a task that has faulted there.
+/// Moves the page that a process maps at some page number to a node, on behalf of a task that has faulted there.
 ///
-/// The caller has checked that there is a page, and decided that it is to move (`mpol_misplaced`); the entry of a huge page
-/// still hints, that of a base page may do so. The mmap lock is held for read throughout. Between two steps other tasks that come
-/// across the page wait for its lock.
+/// The caller has checked that there is a page, and decided that it is to move (`mpol_misplaced`); the entry of a huge page still
+/// hints, that of a base page may. The mmap lock is held for read throughout. Between two steps, other tasks that meet the page
+/// wait for its lock.
 #[derive(Clone, Debug)]
 pub struct Misplaced {
     space: SpaceId,
@@ -62,26 +62,26 @@ pub struct Misplaced {
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// Is it worth it? Take the page off its list.
+    /// Check whether the node has room, and isolate the page.
     Begin,
-    /// A base page: by the way of all pages.
+    /// A base page: migrate it like any other page.
     Base {
         migrate: Box<Migrate>,
         targets: Vec<Pfn>,
     },
-    /// A huge page, since 5.14: the same, once more if it could not be moved yet.
+    /// A huge page, since 5.14: migrate it like any other, again if it could not be moved yet.
     Huge {
         source: Pfn,
         passes: u8,
         moving: Option<HugeMove>,
     },
-    /// A huge page, up to 5.13: copy it, from some frame on, while it is mapped. The page is locked.
+    /// A huge page, up to 5.13: copy it while it is mapped. The page is locked.
     CopyMapped {
         entry: Pte,
         target: Pfn,
         copied: u32,
     },
-    /// Map the copy, if the entry is still the same.
+    /// Map the copy, if the entry is still unchanged.
     Replace {
         entry: Pte,
         target: Pfn,
@@ -90,12 +90,12 @@ enum Phase {
 }
 
 impl Misplaced {
-    /// The page at `vpn` of a process is to move to a node.
+    /// A control that moves the page at `vpn` of a process to a node.
     pub fn new(space: SpaceId, vpn: Vpn, node: NodeId) -> Self {
         Self { space, vpn, node, phase: Phase::Begin }
     }
 
-    /// Goes on until others may run.
+    /// Takes a step.
     pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Misplacement> {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Begin => self.begin(mm, spaces, cx),
@@ -107,7 +107,7 @@ impl Misplaced {
         }
     }
 
-    /// Frames that it holds between two steps.
+    /// Frames that the move holds between two steps.
     pub fn holdings(&self) -> Holdings {
         let huge = |pfn: Pfn| Held { pfn, order: Order::HUGE };
         match &self.phase {
@@ -128,7 +128,7 @@ impl Misplaced {
         }
     }
 
-    /// Leaves the page where it is.
+    /// Stops, and leaves the page where it is.
     pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Begin | Phase::Over => {}
@@ -165,7 +165,7 @@ impl Misplaced {
             Pmd::Huge(huge) => (true, huge),
             Pmd::Table(table) => (false, space.tables.pte(table, self.vpn)),
         };
-        // A huge page hints until it has moved: who stores to it meanwhile would store to the old one.
+        // The entry of a huge page hints until it has moved: a store meanwhile would go to the old page.
         if !entry.is_present() || (is_huge && !entry.is_hinting()) {
             return Step::Done(Misplacement::Changed);
         }
@@ -220,7 +220,7 @@ impl Misplaced {
                         mm.memory.isolate(cx, frame, Order::BASE);
                         targets.push(frame);
                     }
-                    // A request that does not reclaim asks for nothing.
+                    // A request that does not reclaim does not ask the slow path.
                     Err(_) => migrate.no_target(),
                 }
                 self.later(Phase::Base { migrate, targets })
@@ -287,7 +287,7 @@ impl Misplaced {
     fn begin_mapped(&mut self, mm: &mut Mm, cx: &mut Cx, entry: Pte) -> Step<Misplacement> {
         let source = entry.pfn();
         if !mm.try_lock_folio(source) {
-            // Another task moves it: when that is done, the entry is another one (`wait_on_page_locked`).
+            // Another task moves the page: when that is done, the entry has changed (`wait_on_page_locked`).
             self.phase = Phase::Begin;
             return Step::Block(mm.wait_on_folio(source));
         }
@@ -301,7 +301,7 @@ impl Misplaced {
         if !mm.isolate_misplaced(cx, self.node, source, Order::HUGE) {
             return fail_mapped(mm, cx, source, Some(target));
         }
-        // Of references there are the entry's, that of the isolation and that of the fault.
+        // The only references are those of the entry, the isolation and the fault.
         if is_shared || mm.is_pinned(source) {
             mm.put_back_all(cx, &[source]);
             return fail_mapped(mm, cx, source, Some(target));
@@ -344,7 +344,7 @@ impl Misplaced {
         cx.because(Cause::Migrate, |cx| {
             primitive::migrate_folio(cx);
             mm.become_huge(source, target);
-            // Whatever the entry said before.
+            // Whatever rights the entry had before.
             space.tables.set_pmd(cx, slot, Pte::written_huge(target));
             if mm.memory.variant().numa_huge_flushes || !entry.is_hinting() {
                 primitive::flush_tlb_huge(cx, self.space);
@@ -365,16 +365,16 @@ impl Misplaced {
     }
 }
 
-/// Why a huge page has not moved.
+/// The reason why a huge page has not moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HugeEnd {
-    /// The node has no huge page (`-ENOMEM`).
+    /// The node has no free huge page (`-ENOMEM`).
     NoFrame,
-    /// Another task had it each time (`-EAGAIN`).
+    /// Another task held the page in each pass (`-EAGAIN`).
     Tried,
 }
 
-/// The huge page goes back to its list. It is not split for its parts to move (`nosplit`).
+/// Puts the huge page back on its list. It is not split for its parts to move (`nosplit`).
 fn end_huge(mm: &mut Mm, cx: &mut Cx, source: Pfn, end: HugeEnd) -> Step<Misplacement> {
     let counts_parts = mm.memory.variant().migrate_counts_parts;
     cx.count(Event::PgmigrateFail, if counts_parts { Order::HUGE.frames().into() } else { 1 });
@@ -383,7 +383,7 @@ fn end_huge(mm: &mut Mm, cx: &mut Cx, source: Pfn, end: HugeEnd) -> Step<Misplac
     Step::Done(Misplacement::Stays)
 }
 
-/// A huge page that was not moved is unlocked, and the frame for it freed.
+/// Unlocks a huge page that was not moved, and frees the frame for it.
 fn fail_mapped(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Option<Pfn>) -> Step<Misplacement> {
     if let Some(target) = target {
         mm.memory.free(cx, target, Order::HUGE);
@@ -400,26 +400,26 @@ fn moved(cx: &mut Cx, order: Order) -> Step<Misplacement> {
 }
 
 impl Mm {
-    /// Is the huge page of an entry copied while it is mapped there, so that a task that faults waits for its lock
-    /// (`pmd_trans_migrating`, 3.14)?
+    /// Whether the huge page of an entry is being copied while it is mapped, so that a task that faults waits for its lock
+    /// (`pmd_trans_migrating`, 3.14).
     pub(crate) fn is_copied_mapped(&self, entry: Pte) -> bool {
         self.memory.variant().numa_huge_at_once
             && entry.is_hinting()
             && self.memory.frames.has(entry.pfn(), FrameFlag::Locked)
     }
 
-    /// May so much more move to a node now? Always, since there is no limit any more.
+    /// Whether pages of this order may still move to a node in the present interval; always, since there is no limit any more.
     fn admits_misplaced(&mut self, cx: &Cx, node: NodeId, order: Order) -> bool {
         !self.memory.variant().numa_rate_limit
             || self.memory.node_mut(node).move_limit.admits(cx.now(), order.frames().into())
     }
 
-    /// Has so much moved to a node of late that no scan of balancing is worth its time?
+    /// Whether as many pages have moved to a node lately that scans must make no entries hint.
     pub(crate) fn keeps_scans_away(&self, node: NodeId, now: Time) -> bool {
         self.memory.variant().numa_rate_limit && self.memory.node(node).move_limit.keeps_scans_away(now)
     }
 
-    /// A huge page of a node for one that moves there, if it is to be had at once; the caller isolates it.
+    /// Allocates a huge page of a node for a misplaced one, if one is free, and isolates it.
     fn alloc_misplaced_huge(&mut self, cx: &mut Cx, node: NodeId) -> Option<Pfn> {
         // A request that does not reclaim asks for nothing.
         let frame = self.memory.alloc(cx, &AllocRequest::gfp_transhuge_light(node).this_node()).ok()?;
@@ -428,7 +428,7 @@ impl Mm {
         Some(frame)
     }
 
-    /// Has a node room for so many pages more without waking its kswapd (`migrate_balanced_pgdat`)?
+    /// Whether a node has room for `pages` more pages without waking its kswapd (`migrate_balanced_pgdat`).
     fn has_room_to_move(&self, node: NodeId, pages: u64) -> bool {
         // The lowmem reserve against requests for Movable, or none, as requests for DMA have it.
         let highest = if self.memory.variant().numa_room_spares_low { ZoneKind::Movable } else { ZoneKind::Dma };
@@ -438,8 +438,7 @@ impl Mm {
         })
     }
 
-    /// Takes a page off its list that is to move to a node, if there is room, and if it is on one
-    /// (`numamigrate_isolate_page`).
+    /// Isolates a page that is to move to a node, if the node has room and the page is on a list (`numamigrate_isolate_page`).
     fn isolate_misplaced(&mut self, cx: &mut Cx, node: NodeId, head: Pfn, order: Order) -> bool {
         if !self.has_room_to_move(node, order.frames().into()) {
             return false;

@@ -1,9 +1,9 @@
 //! Linux: do_pages_move() and below in mm/migrate.c: move_pages(2), to one node (v4.1 to v6.1).
-//! Differs: huge pages come first; what could not be moved yet is tried again at once, and not after the rest; a page that has
-//! failed is not told by its address, only how many have.
+//! Differs: huge pages come first; pages that could not be moved yet are tried again at once, and not after the rest; failed
+//! pages are counted, their addresses are not told.
 //!
-//! A task asks for memory of a process to be on a node. Huge pages are split first up to 4.13. Since 4.14 they move as a whole
-//! if the node has a huge page, or can make one; else they are split, and their parts move.
+//! A task moves memory of a process to a node. Up to 4.13 huge pages are split first. Since 4.14 they move as a whole if the
+//! node has a huge page, or can make one; else they are split, and their parts move.
 
 use memory::{
     alloc::NoMemory,
@@ -30,39 +30,39 @@ use crate::{
     },
 };
 
-/// The result, in base pages.
+/// The result of move_pages(2), in base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// On the node now, and not before.
+    /// Pages that have moved to the node.
     pub moved: u64,
-    /// Still where they were, though they were taken off their lists to be moved.
+    /// Pages that were isolated and could not be moved.
     pub failed: u64,
 }
 
-/// Moving the pages that a process maps in a range to a node. The caller holds the mmap lock for read in the steps that take
-/// pages off their lists, which are the first, and holds none that reclaim may want.
+/// Moves the pages that a process maps in a range to a node. The caller holds the mmap lock for read in the first steps, which
+/// isolate pages, and no lock that reclaim may want.
 #[derive(Clone, Debug)]
 pub struct ToNode {
     space: SpaceId,
     rest: PageRange,
     node: NodeId,
     phase: Phase,
-    /// Huge pages that were taken off their lists, those that come next last.
+    /// Isolated huge pages; the next one to move is the last.
     huge: Vec<Pfn>,
-    /// Base pages that were.
+    /// Isolated base pages.
     base: Vec<Pfn>,
-    /// Pages that will not move.
+    /// Isolated pages that are given up.
     failed: Vec<Pfn>,
     done: Moved,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// Empty the batches of all CPUs.
+    /// Drain the batches of new folios of all CPUs.
     Begin,
-    /// Take pages off their lists.
+    /// Isolate pages.
     Isolate,
-    /// Move huge pages: the last of them, in a pass.
+    /// Move huge pages, the last one first; `passes` counts the tries for it.
     Huge {
         passes: u8,
         moving: Option<HugeMove>,
@@ -72,13 +72,13 @@ enum Phase {
         migrate: Box<Migrate>,
         targets: Vec<Pfn>,
     },
-    /// Put back what is left.
+    /// Put back isolated pages that have not moved.
     PutBack,
     Over,
 }
 
 impl ToNode {
-    /// The pages of a range of a process are to move.
+    /// A control that moves the pages of a range of a process.
     pub fn new(space: SpaceId, range: PageRange, node: NodeId) -> Self {
         Self {
             space,
@@ -92,7 +92,7 @@ impl ToNode {
         }
     }
 
-    /// Goes on until others may run. A step that has asked for memory is taken again when there is some.
+    /// Takes a step. A step that has asked for memory is taken again when there is an answer.
     pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Moved> {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Begin => {
@@ -113,7 +113,7 @@ impl ToNode {
         }
     }
 
-    /// Frames that it holds between two steps.
+    /// Frames that the operation holds between two steps.
     pub fn holdings(&self) -> Holdings {
         let held = |order| move |pfn: &Pfn| Held { pfn: *pfn, order };
         let mut holdings = Holdings::default();
@@ -133,7 +133,7 @@ impl ToNode {
         holdings
     }
 
-    /// Leaves where it is what has not moved.
+    /// Stops, and puts back pages that have not moved.
     pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Huge { moving: Some(mut moving), .. } => {
@@ -162,7 +162,7 @@ impl ToNode {
 
     // ---- Taking pages off their lists
 
-    /// The pages of the next PMD entry, or a run of them (`add_page_for_migration`).
+    /// Isolates the pages of the next PMD entry, or a run of them (`add_page_for_migration`).
     fn isolate(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Moved> {
         let found = spaces.get(self.space).and_then(|space| Some((space, space.tables.next_pmd(self.rest)?)));
         let Some((space, (part, slot))) = found else {
@@ -202,14 +202,14 @@ impl ToNode {
         ptes.filter(|pte| self.is_misplaced(mm, *pte)).collect()
     }
 
-    /// Does an entry map a page of another node, and is it the only one that maps it?
+    /// Whether an entry maps a page of another node, and no other entry maps the page.
     fn is_misplaced(&self, mm: &Mm, entry: Pte) -> bool {
         let is_page = entry.is_present() && !entry.is_zero_page();
         let mappings = |pfn| if mm.memory.frames.is_file(pfn) { mm.mappings_of(pfn) } else { mm.frame_mappings(pfn) };
         is_page && mm.memory.node_of(entry.pfn()) != self.node && mappings(entry.pfn()) == 1
     }
 
-    /// Takes a folio off its list, if it is on one.
+    /// Isolates a folio, if it is on a list.
     fn take(&mut self, mm: &mut Mm, cx: &mut Cx, head: Pfn, order: Order) {
         let zone = mm.zone_position(head);
         mm.lru.hold(cx, zone);
@@ -260,7 +260,7 @@ impl ToNode {
         }
     }
 
-    /// A huge page on the node for a huge page that moves; without one, the page is split.
+    /// Allocates a huge page on the node for a huge page that moves; without one, the huge page is split.
     fn begin_huge(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, source: Pfn, passes: u8) -> Step<Moved> {
         if mm.memory.frames.has(source, FrameFlag::Dropped) {
             // The page was freed meanwhile.
@@ -293,7 +293,7 @@ impl ToNode {
             return self.later(Phase::Huge { passes: 0, moving: None });
         }
         count_huge(mm, cx, Event::PgmigrateFail, Event::ThpMigrationFail);
-        // Memory is short: nothing else is tried.
+        // Memory is short: no other huge page is tried.
         while self.huge.len() > 1 {
             self.give_up_huge(mm, cx);
         }
@@ -301,7 +301,7 @@ impl ToNode {
         self.give_up_huge(mm, cx)
     }
 
-    /// The huge page goes back to its list.
+    /// Puts a huge page back on its list.
     fn give_up_huge(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Moved> {
         let source = self.huge.pop().expect("one was tried");
         mm.put_back_all(cx, &[source]);
@@ -348,7 +348,7 @@ impl ToNode {
     }
 }
 
-/// Counts a huge page by base pages, and as a whole; before 5.9 as one page, and nothing else.
+/// Counts a huge page by its base pages, and in `thp_migration_*`; before 5.9 as one page.
 fn count_huge(mm: &Mm, cx: &mut Cx, pages: Event, wholes: Event) {
     let counts = mm.memory.variant().thp_migration_counts;
     cx.count(pages, if counts { Order::HUGE.frames().into() } else { 1 });
