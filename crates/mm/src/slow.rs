@@ -1,14 +1,14 @@
 //! Linux: __alloc_pages_slowpath() in mm/page_alloc.c (v4.1 to v6.1).
-//! Differs: kernels before 4.1 go in its order too; no reserves for those who reclaim; who was killed (before 4.14 one of its
-//! threads) may have half of what marks keep, and not all.
+//! Differs: kernels before 4.1 go in its order too; no reserves for reclaimers (`ALLOC_NO_WATERMARKS`); a task that the OOM
+//! killer has killed (before 4.14 one of its threads) may use half of the Min mark, not all of it.
 //!
-//! Phases have numbers in the order of the kernel's function; where kernels before 4.8 go on differently, `fixed.rs` has it.
-//! 0 to 2 are part of [`Mm::alloc`]: kswapd is woken, and the zones are tried down to Min. A step of an operation that
-//! then still has no memory *asks* for it ([`Shortage`]), undoes nothing and stays where it is; its [`Supply`] takes the
-//! steps below, and the operation's step is taken again with the block in its hand.
+//! Phases have numbers in the order of the kernel's function; `fixed.rs` has the order of kernels before 4.8. 0 to 2 are part of
+//! [`Mm::alloc`]: kswapd is woken, and the zones are tried down to Min. A step of an operation that still has no memory then
+//! *asks* for it ([`Shortage`]), undoes nothing and stays where it is; its [`Supply`] takes the steps below, and the operation's
+//! step is taken again with the block in its hand.
 //!
-//! Floor 4: this room is the slow path of a request, stalls (`stall.rs`) and the OOM killer (`oom.rs`). Files here use floors
-//! 0 to 3, reclaim and compaction.
+//! Floor 4: this room is the slow path of a request, stalls (`stall.rs`) and the OOM killer (`oom.rs`). Files here use floors 0
+//! to 3, reclaim and compaction.
 
 mod fixed;
 pub(crate) mod oom;
@@ -35,14 +35,14 @@ use crate::{
     reclaim::DirectReclaim,
 };
 
-/// Times without progress after which nothing more is tried.
+/// Reclaims without progress after which the slow path stops.
 // MAX_RECLAIM_RETRIES, mm/internal.h (v6.1).
 const RECLAIM_RETRIES_MAX: u32 = 16;
-/// Times that compaction is tried again; a quarter of them for costly orders.
+/// Most retries of compaction; a quarter of that for costly orders.
 // MAX_COMPACT_RETRIES, mm/page_alloc.c (v6.1).
 const COMPACT_RETRIES_MAX: u32 = 16;
 
-/// Does a large request that compacted first give up now?
+/// Whether a large request that compacted first fails after this result of compaction.
 fn gives_up(rule: GivesUp, control: &AllocControl, pageblock: Order, came_to: CompactResult) -> bool {
     let request = &control.request;
     let is_whole = request.order >= pageblock && request.effort != Effort::RetriesHard;
@@ -60,60 +60,60 @@ fn gives_up(rule: GivesUp, control: &AllocControl, pageblock: Order, came_to: Co
     }
 }
 
-/// One allocation that the fast path could not serve.
+/// The slow path of one allocation.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "as the kernel has them")]
 pub struct AllocControl {
-    /// As it was asked for.
+    /// The request as its caller made it.
     asked: AllocRequest,
     pub(super) request: AllocRequest,
     phase: Phase,
-    /// The effort of the next compaction.
+    /// The priority of the next compaction.
     priority: CompactPriority,
     /// The result of the last compaction.
     compacted: CompactResult,
-    /// Reclaims in a row that were of no use.
+    /// Reclaims in a row that freed nothing.
     no_progress: u32,
-    /// Compactions that had some effect.
+    /// Compactions that made progress.
     compactions: u32,
-    /// Frames that were reclaimed, in all rounds (up to 4.7).
+    /// Frames reclaimed in all rounds (up to 4.7).
     reclaimed: u64,
-    /// A kernel thread asks (`PF_KTHREAD`).
+    /// A kernel thread allocates (`PF_KTHREAD`).
     is_kthread: bool,
-    /// A task asks that is being killed for want of memory.
+    /// The task that allocates was killed by the OOM killer.
     pub(super) is_victim: bool,
-    /// The request has tried the reserves that only victims may have.
+    /// The request has tried the reserves that OOM victims alone may use.
     has_tried_reserves: bool,
-    /// The request has compacted without waiting (up to 4.7).
+    /// The request has done its async compaction (up to 4.7).
     is_begun: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
-    /// 2: the look that was part of [`Mm::alloc`] may have spared what others had.
+    /// 2: try once more with everything that the try in [`Mm::alloc`] may have spared.
     Enter,
-    /// 2: it has slept since then, and looks once more.
+    /// 2: the request has slept for kswapd, and tries once more.
     Stalled { since: Time },
-    /// 3: which way to begin.
+    /// 3: choose between compaction and reclaim.
     Begin,
-    /// 3: compact, before anything is reclaimed.
+    /// 3: compact before the first reclaim.
     CompactFirst(DirectCompact),
-    /// 4, 5: look once more, and give up if this request may not reclaim.
+    /// 4, 5: try once more, and fail if the request may not reclaim.
     Look,
     /// 6: reclaim.
     Reclaim(DirectReclaim),
-    /// 7: compact, after something was reclaimed.
+    /// 7: compact after reclaim.
     Compact { reclaimed: u64, compact: DirectCompact },
-    /// 8 to 10: is it worth another round?
+    /// 8 to 10: decide whether another round is worth it.
     Decide { reclaimed: u64 },
     /// 11: the OOM killer.
     Oom,
-    /// 11: a balloon gives pages back instead.
+    /// 11: deflate a balloon instead.
     Leak(Leak),
 }
 
-/// Is another round worth it?
+/// Whether another round is worth it.
 enum Again {
     AtOnce,
     After(Wait),
@@ -124,12 +124,12 @@ enum Again {
 pub(super) type Next = memory::step::Next<Phase, Option<Pfn>>;
 
 impl AllocControl {
-    /// For a kernel thread.
+    /// The slow path of a kernel thread's request.
     pub(crate) fn new(request: AllocRequest) -> Self {
         Self { is_kthread: true, ..Self::of_task(request) }
     }
 
-    /// For a task.
+    /// The slow path of a task's request.
     pub(crate) fn of_task(request: AllocRequest) -> Self {
         Self {
             asked: request,
@@ -147,7 +147,7 @@ impl AllocControl {
         }
     }
 
-    /// Goes on until others may run. The block, or nothing when memory is out: `Frame::Kernel`, as from [`Mm::alloc`].
+    /// Takes a step. The result is the block (`Frame::Kernel`, as from [`Mm::alloc`]), or none if memory is out.
     pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Option<Pfn>> {
         // Bound: phases go forward, and rounds are counted.
         loop {
@@ -158,17 +158,17 @@ impl AllocControl {
         }
     }
 
-    /// The blocks that it holds between two steps.
+    /// The blocks that the slow path holds between two steps.
     pub fn holdings(&self) -> Holdings {
         match &self.phase {
             Phase::CompactFirst(compact) | Phase::Compact { compact, .. } => compact.holdings(),
             Phase::Reclaim(reclaim) => reclaim.holdings(),
-            // What is on its way out of a balloon is still the balloon's.
+            // Pages that are on their way out of a balloon still belong to it.
             _ => Holdings::default(),
         }
     }
 
-    /// Gives back what it holds.
+    /// Gives back the blocks that the slow path holds.
     pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Begin) {
             Phase::CompactFirst(mut compact) | Phase::Compact { mut compact, .. } => compact.abort(mm, spaces, cx),
@@ -204,7 +204,7 @@ impl AllocControl {
                 Step::Done(came_to) => {
                     self.compacted = came_to.result;
                     match came_to.block {
-                        // Before 4.8 nothing comes after the second one.
+                        // Before 4.8 nothing comes after the second compaction.
                         None if !is_fixed => Next::Phase(Phase::Decide { reclaimed }),
                         got => Next::Done(got),
                     }
@@ -224,7 +224,7 @@ impl AllocControl {
         self.request.order > COSTLY
     }
 
-    /// 3: huge pages, and what cannot be moved and so should not spread, are compacted for first.
+    /// 3: requests for huge pages, and unmovable requests for more than one frame, compact first.
     fn begin(&mut self) -> Next {
         let request = &self.request;
         let unmovable = request.order > Order::BASE && request.mobility != Mobility::Movable;
@@ -234,7 +234,8 @@ impl AllocControl {
         Next::Phase(Phase::Look)
     }
 
-    /// 3a, 3b: some give up where compaction could not do anything, and who asked not to try hard does not wait in the next one.
+    /// 3a, 3b: some requests fail if compaction could not do anything; a request with `__GFP_NORETRY` does not wait in its next
+    /// compaction.
     fn after_first_compaction(&mut self, mm: &Mm, came_to: Compacted) -> Next {
         if let Some(block) = came_to.block {
             return Next::Done(Some(block));
@@ -275,7 +276,7 @@ impl AllocControl {
         Next::Later(Phase::Reclaim(DirectReclaim::new(self.request)))
     }
 
-    /// 6: what was reclaimed may be on the lists of CPUs, or kept for others.
+    /// 6: reclaimed frames may be on the CPUs' lists, or in HIGHATOMIC pageblocks.
     fn after_reclaim(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Next {
         if reclaimed > 0 {
             let found = mm.memory.alloc_above_min(cx, &self.request).or_else(|| {
@@ -293,7 +294,7 @@ impl AllocControl {
         Next::Later(Phase::Compact { reclaimed, compact: DirectCompact::new(self.request, self.priority) })
     }
 
-    /// 8 to 11.
+    /// 8 to 11: begins another round, calls the OOM killer, or fails.
     fn decide(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Next {
         if self.request.no_retry || (self.is_costly() && self.request.effort != Effort::RetriesHard) {
             return Next::Done(None);
@@ -306,16 +307,16 @@ impl AllocControl {
         }
     }
 
-    /// 11 (`__alloc_pages_may_oom`): a last look, for the case that a process has been killed meanwhile.
+    /// 11 (`__alloc_pages_may_oom`): tries at the High mark once more, in case a process was killed meanwhile.
     fn out_of_memory(&mut self, mm: &mut Mm, spaces: &Spaces, cx: &mut Cx) -> Next {
         let request = AllocRequest { urgency: Urgency::Normal, ..self.request };
         if let Some(found) = mm.memory.alloc_above(cx, &request, Mark::High) {
             return Next::Done(Some(found));
         }
-        // One process less would not make a large block, nor memory of one node.
+        // Killing a process would not make a large block, nor memory of one node.
         let helps = !self.is_costly() && request.effort != Effort::RetriesHard && !request.this_node_only;
         if mm.is_leaking_on_oom() {
-            // Another task has `oom_lock`: wait for the result (`__alloc_pages_may_oom`).
+            // Another task holds `oom_lock`: wait for its result (`__alloc_pages_may_oom`).
             return self.after_oom(Next::Block(Wait::Until(cx.now() + TICK), Phase::Look));
         }
         if helps && let Some((leak, wait)) = mm.begin_leak_on_oom(cx) {
@@ -331,7 +332,8 @@ impl AllocControl {
         self.after_oom(Next::Later(Phase::Look))
     }
 
-    /// Something is to be expected. Who has looked at what only victims may have would look for ever.
+    /// Goes on after the OOM killer has done something. A victim that has tried its reserves in vain fails here, as it would
+    /// loop forever.
     fn after_oom(&mut self, next: Next) -> Next {
         if self.has_tried_reserves {
             return Next::Done(None);
@@ -340,7 +342,7 @@ impl AllocControl {
         next
     }
 
-    /// 9 (`should_reclaim_retry`): could reclaiming everything help some zone? Perhaps after a while.
+    /// 9 (`should_reclaim_retry`): whether reclaiming everything could serve the request in some zone, at once or after a pause.
     fn should_reclaim_again(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Again {
         self.no_progress = if reclaimed > 0 && !self.is_costly() { 0 } else { self.no_progress + 1 };
         if self.no_progress > RECLAIM_RETRIES_MAX {
@@ -351,18 +353,18 @@ impl AllocControl {
         if !mm.memory.zones_for(&request).into_iter().any(|zone| mm.could_serve(zone, &request)) {
             return Again::No;
         }
-        // Who runs on and on would keep those from running who make pages clean.
+        // A task that runs on would keep flushers from running.
         if reclaimed == 0 { Again::After(Wait::Until(cx.now() + TICK)) } else { Again::AtOnce }
     }
 
-    /// 10 (`should_compact_retry`).
+    /// 10 (`should_compact_retry`): whether compaction is tried again.
     fn should_compact_again(&mut self, mm: &Mm) -> bool {
         let AllocRequest { order, highest, urgency, .. } = self.request;
         if order == Order::BASE {
             return false;
         }
         match self.compacted {
-            // It could not begin: would a part of what can be reclaimed be enough?
+            // Compaction was skipped: would a part of the reclaimable frames be enough?
             CompactResult::Skipped => {
                 let mut zones = mm.memory.zones_for(&self.request).into_iter();
                 return zones.any(|zone| mm.could_compact(zone, order, highest, urgency));
@@ -374,7 +376,7 @@ impl AllocControl {
                     return true;
                 }
             }
-            // In vain, or not to the end.
+            // Compaction was in vain, or did not scan the whole zone.
             CompactResult::Complete
             | CompactResult::PartialSkipped
             | CompactResult::Deferred
@@ -391,12 +393,12 @@ impl AllocControl {
     }
 }
 
-/// The slow path of an operation whose request the fast path does not serve: it keeps the block until the operation's step
-/// takes it.
+/// The slow path of an operation whose request the fast path cannot serve. It keeps the block until the operation's step takes
+/// it.
 #[derive(Clone, Debug, Default)]
 pub struct Supply {
     state: State,
-    /// The operation's task is being killed for want of memory.
+    /// The operation's task was killed by the OOM killer.
     is_victim: bool,
 }
 
@@ -404,30 +406,30 @@ pub struct Supply {
 enum State {
     #[default]
     Idle,
-    /// On the slow path. (In a box: every task has a supply, and looks at it in each step.)
+    /// On the slow path. (Boxed: every task has a supply, and checks it in each step.)
     Busy(Box<AllocControl>),
-    /// With a block for the step that asked.
+    /// The slow path has a block for the step that asked.
     Hand(Given),
-    /// Without: that request fails.
+    /// The slow path has none: that request fails.
     Refused(AllocRequest),
 }
 
 const _: () = assert!(size_of::<Supply>() <= 32, "it is in a task's first line of cache");
 
 impl Supply {
-    /// Has it nothing to do, and nothing to give?
+    /// Whether the slow path is not used, and holds no answer.
     #[inline]
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Idle)
     }
 
-    /// Does it take steps of its own before the operation goes on?
+    /// Whether the slow path takes steps before the operation goes on.
     #[inline]
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::Busy(_))
     }
 
-    /// The order of what it is about to get, while it takes steps of its own.
+    /// The order of the request while the slow path takes steps.
     pub fn order(&self) -> Option<Order> {
         match &self.state {
             State::Busy(control) => Some(control.asked.order),
@@ -435,10 +437,10 @@ impl Supply {
         }
     }
 
-    /// A step on the slow path. Done when the operation's step can be taken again.
+    /// Takes a step of the slow path; done when the operation's step can be taken again.
     ///
     /// # Panics
-    /// When it is not busy.
+    /// When the slow path is not busy.
     pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<()> {
         let State::Busy(control) = &mut self.state else { unreachable!("only who is busy takes steps") };
         control.is_victim = self.is_victim;
@@ -458,7 +460,7 @@ impl Supply {
         }
     }
 
-    /// Before a step of the operation: what it may do about memory that is short.
+    /// Before a step of the operation: gives its context the right to ask, or the slow path's answer.
     #[inline]
     pub fn lend(&mut self, cx: &mut Cx) {
         cx.memory.shortage = Shortage::Ask;
@@ -477,7 +479,7 @@ impl Supply {
         }
     }
 
-    /// After it: has it asked for memory, so that it is to be taken again?
+    /// After that step: returns whether it has asked for memory and is to be taken again.
     #[inline]
     pub fn settle(&mut self, mm: &mut Mm, cx: &mut Cx) -> bool {
         if !cx.is_supplied() {
@@ -494,12 +496,12 @@ impl Supply {
         asked
     }
 
-    /// The operation's task is being killed for want of memory: it may use memory below the marks, to come to its end.
+    /// Notes that the operation's task was killed by the OOM killer: it may use memory below the marks until it ends.
     pub fn open_reserves(&mut self) {
         self.is_victim = true;
     }
 
-    /// The blocks that it holds between two steps.
+    /// The blocks that the slow path holds between two steps.
     pub fn holdings(&self) -> Holdings {
         match &self.state {
             State::Idle | State::Refused(_) => Holdings::default(),
@@ -510,7 +512,7 @@ impl Supply {
         }
     }
 
-    /// Gives back what it holds.
+    /// Gives back the blocks that the slow path holds.
     pub fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         match std::mem::take(&mut self.state) {
             State::Idle | State::Refused(_) => {}
@@ -521,7 +523,7 @@ impl Supply {
 }
 
 impl Mm {
-    /// Could a zone serve a request if all that can be reclaimed in it were free?
+    /// Whether a zone could serve a request if all its reclaimable frames were free.
     fn could_serve(&self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let reclaimable = self.reclaimable_frames(zone);
         self.memory.zone(zone).could_be_ok(request, reclaimable, self.memory.variant())

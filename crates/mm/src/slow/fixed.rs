@@ -1,8 +1,8 @@
 //! Linux: __alloc_pages_slowpath(), should_alloc_retry() and __alloc_pages_may_oom() in mm/page_alloc.c (v4.1 to v4.4).
-//! Differs: 3.9 to 4.0 go in this order too, and so do 4.6 and 4.7, which count vain rounds already.
+//! Differs: 3.9 to 4.0 go in this order too, and so do 4.6 and 4.7, which already count reclaims without progress.
 //!
-//! Phases have numbers in the order of the kernel's function. What each does is the same as later (`slow.rs`); here is what comes
-//! after it.
+//! Phases have numbers in the order of the kernel's function. A phase does what it does in later releases (`slow.rs`); this file
+//! has the order of the phases.
 
 use memory::{cx::Cx, step::Wait};
 use rules::gfp::{COSTLY, Effort, Mobility};
@@ -14,19 +14,19 @@ use crate::{
     compact::{CompactPriority, CompactResult, Compacted, Contention},
 };
 
-/// How long a task waits at most for a disk with a long queue, before it begins again.
+/// Longest wait of a task for a congested disk before it begins again.
 // wait_iff_congested(zone, BLK_RW_ASYNC, HZ/50) in __alloc_pages_slowpath, mm/page_alloc.c (v4.1).
 const CONGESTION_WAIT: Picos = Picos::from_micros(20_000);
 
 impl AllocControl {
-    /// Is it a request for a huge page, which is not worth much (`(gfp_mask & GFP_TRANSHUGE) == GFP_TRANSHUGE`)? All that do
-    /// not wake kswapd are.
+    /// Whether this is a request for a huge page, for which the kernel does little (`(gfp_mask & GFP_TRANSHUGE) ==
+    /// GFP_TRANSHUGE`): a movable one that does not wake kswapd.
     fn is_transhuge(&self) -> bool {
         let request = &self.request;
         request.order == Order::HUGE && request.mobility == Mobility::Movable && !request.wakes_kswapd
     }
 
-    /// 4, 5: every large block is compacted for first: the first time without waiting for anything.
+    /// 4, 5: compacts first for every order above 0: the first time async.
     pub(super) fn begin_fixed(&mut self) -> Next {
         if self.is_victim && !self.has_tried_reserves {
             return Next::Phase(Phase::Look);
@@ -42,7 +42,7 @@ impl AllocControl {
         Next::Phase(Phase::CompactFirst(DirectCompact::new(self.request, effort)))
     }
 
-    /// 6, 7: a huge page is left where others are in the way; a fault that tries on never waits while it compacts.
+    /// 6, 7: a request for a huge page fails if compaction met contention; a fault that goes on never waits while it compacts.
     pub(super) fn after_first_of_fixed(&mut self, came_to: Compacted) -> Next {
         if came_to.block.is_some() {
             return Next::Done(came_to.block);
@@ -58,7 +58,7 @@ impl AllocControl {
         Next::Later(Phase::Reclaim(DirectReclaim::new(self.request)))
     }
 
-    /// 9, 10: begin again, or compact once more, and that is all.
+    /// 9, 10: begins again, or compacts once more as the last try.
     pub(super) fn decide_fixed(&mut self, mm: &Mm, cx: &Cx, reclaimed: u64) -> Next {
         let request = self.request;
         self.reclaimed += reclaimed;
@@ -73,8 +73,8 @@ impl AllocControl {
         Next::Later(Phase::Compact { reclaimed, compact: DirectCompact::new(request, self.priority) })
     }
 
-    /// From the head of the loop, after some of what is being written is, where reclaim has met little else in the zone that
-    /// would serve first.
+    /// Begins again at the head of the loop. If reclaim has met little but pages under writeback in the preferred zone, the task
+    /// waits for some of them first.
     fn begin_again(&self, mm: &Mm, cx: &Cx) -> Next {
         let preferred = mm.memory.zones_for(&self.request).first().map(|zone| mm.memory.zone(*zone));
         let meets_congestion = preferred.is_some_and(|zone| zone.reclaim.is_congested);

@@ -1,9 +1,9 @@
 //! Linux: mm/oom_kill.c (v6.1).
-//! Differs: no oom_score_adj but to be spared, no cpusets, no memcg; kernels up to 5.0 look for a child to kill instead. The
-//! oom_reaper frees nothing; it only gives a victim up that has not gone after as long as it would have tried.
+//! Differs: oom_score_adj only spares a process; no cpusets, no memcg; kernels up to 5.0 look for a child to kill instead.
+//! The oom_reaper frees nothing; it only gives up a victim that has not ended in the time for which it would have tried.
 //!
-//! When all that could be reclaimed is, a process has to go: the one with most memory. Who runs tasks hears of it
-//! ([`News::Killed`]), ends those of the victim, and lets them have half of what marks keep until they are gone.
+//! When nothing more can be reclaimed, a process has to go: the one with most memory. `sim` hears of it ([`News::Killed`])
+//! and ends the victim's tasks, which may use half of the Min mark until they are gone.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +12,39 @@ use units::{Picos, Time};
 
 use crate::{Mm, Spaces, space::address_space::AddressSpace};
 
-/// For how long a victim may take: `OOM_REAPER_DELAY`, and `MAX_OOM_REAP_RETRIES` times HZ/10.
+/// How long a victim is waited for: `OOM_REAPER_DELAY`, and `MAX_OOM_REAP_RETRIES` times HZ/10.
 // mm/oom_kill.c (v6.1).
 const PATIENCE: Picos = Picos::from_secs(3);
 
 /// Processes that the OOM killer spares, and those that it has killed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oom {
-    /// Victims can hear of their death; until then the OOM killer kills none (`oom_killer_disabled`).
+    /// The caller ends the tasks of victims; until it says so the OOM killer kills none (`oom_killer_disabled`).
     is_enabled: bool,
-    /// Those that are never killed, and victims, by the instant of their death.
+    /// Processes that are never killed, and victims, each with the time of its death.
     all: BTreeMap<SpaceId, Status>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// init, and what else is not to be killed (`OOM_SCORE_ADJ_MIN`).
+    /// init, or another process that must not be killed (`OOM_SCORE_ADJ_MIN`).
     Spared,
     /// Killed at this instant.
     Victim(Time),
 }
 
-/// How bad a process is: base pages of its memory, in RAM or in swap, and of its tables (`oom_badness`).
+/// The score of a process: base pages of its memory, in RAM or in swap, and of its page tables (`oom_badness`).
 fn badness(space: &AddressSpace) -> u64 {
     space.rss_pages() + space.swapped_pages() + space.tables.frames().count() as u64
 }
 
 impl Mm {
-    /// From now on the caller ends the tasks of processes that are killed.
+    /// Notes that the caller ends the tasks of processes that are killed from now on.
     pub fn enable_oom_killer(&mut self) {
         self.oom.is_enabled = true;
     }
 
-    /// A process is never killed, or not waited for any more.
+    /// Spares a process from now on, and no longer waits for its end.
     pub fn spare_from_oom(&mut self, id: SpaceId) {
         self.oom.all.insert(id, Status::Spared);
     }
@@ -56,8 +56,8 @@ impl Mm {
         }
     }
 
-    /// Kills the process that has most, unless one is dying already; false when nothing is to be expected from this.
-    /// `is_victim`: the task that asks is dying itself (`out_of_memory`).
+    /// Kills the process with most memory, unless a victim is already on its way; returns false if waiting is of no use.
+    /// `is_victim`: the task that allocates is a victim itself (`out_of_memory`).
     pub(crate) fn out_of_memory(&mut self, spaces: &Spaces, cx: &mut Cx, is_victim: bool) -> bool {
         if !self.oom.is_enabled {
             return false;
@@ -70,11 +70,11 @@ impl Mm {
             match self.oom.all.get(&id) {
                 Some(Status::Victim(since)) if cx.now() < *since + PATIENCE => return true,
                 Some(Status::Spared | Status::Victim(_)) => {}
-                // It has no memory of its own any more, as far as one can see.
+                // The process seems to have no memory of its own any more.
                 None if space.is_exiting => {}
                 None => {
                     let points = badness(space);
-                    // Of those that have as much, the last one.
+                    // Of processes with equal scores, the last.
                     if chosen.is_none_or(|(most, _)| points >= most) {
                         chosen = Some((points, id));
                     }

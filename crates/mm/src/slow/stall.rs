@@ -3,8 +3,8 @@
 //! Differs: a step that may not ask for memory counts as `PF_MEMALLOC`; a task that is killed while it sleeps
 //! sleeps on.
 //!
-//! The first look of the slow path takes no small block from another type. When it has found nothing, the request raises marks,
-//! wakes kswapd, and sleeps until that has come to the end of a pass; then it takes what there is.
+//! The first try of the slow path takes no small block from another type. If it finds nothing, the request raises the marks,
+//! wakes kswapd, and sleeps until kswapd has finished a pass; then it takes any block.
 
 use memory::{
     cx::Cx,
@@ -20,13 +20,13 @@ use crate::{
     slow::{AllocControl, Next, Phase},
 };
 
-/// By how many pageblocks a stall raises marks: one, and two for each type that requests ask for (`MIGRATE_PCPTYPES`).
+/// Pageblocks by which a stall raises the marks: one, and two for each type that requests ask for (`MIGRATE_PCPTYPES`).
 const STALL_BLOCKS: u64 = 1 + 2 * 3;
-/// How long it sleeps at most: HZ/50.
+/// Longest sleep of a stalled request: HZ/50.
 const STALL_MOST: Picos = Picos::from_micros(20_000);
 
 impl AllocControl {
-    /// Raises marks, wakes kswapd, and sleeps; a task that is being killed does not sleep.
+    /// Raises the marks, wakes kswapd, and sleeps; an OOM victim does not sleep.
     pub(super) fn stall(&self, mm: &mut Mm, cx: &mut Cx) -> Next {
         let Some(preferred) = mm.memory.zones_for(&self.request).first().copied() else {
             return Next::Phase(Phase::Begin);
@@ -40,7 +40,7 @@ impl AllocControl {
         Next::Block(Wait::Pass { node, until: since + STALL_MOST }, Phase::Stalled { since })
     }
 
-    /// Looks once more, with nothing spared. What was shorter than a tick is not counted.
+    /// Tries once more, with blocks of all types. A sleep of less than a tick is not counted.
     pub(super) fn end_stall(&self, mm: &mut Mm, cx: &mut Cx, since: Time) -> Next {
         let jiffies = |time: Time| time.0 / TICK.0;
         cx.count(Event::FragmentStall, u64::from(jiffies(cx.now()) != jiffies(since)));
@@ -52,7 +52,7 @@ impl AllocControl {
 }
 
 impl Mm {
-    /// Raises the marks of a zone for a stall, and wakes the kswapd of its node, which it returns.
+    /// Raises the marks of a zone for a stall, and wakes kswapd of its node, which it returns.
     fn boost_for_stall(&mut self, cx: &mut Cx, zone: ZoneIndex) -> NodeId {
         let (pageblock, rules) = (self.memory.frames.blocks.order(), *self.memory.variant());
         let zone = self.memory.zone_mut(zone);
