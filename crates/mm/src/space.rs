@@ -1,8 +1,8 @@
 //! Linux: mm/mmap.c, mm/memory.c, mm/rmap.c, mm/mmu_gather.c and kernel/fork.c (v6.1).
 //! Differs: page tables and VMAs belong to one struct, an address space.
 //!
-//! Floor 3, the highest room: address spaces. VMAs, page tables, who maps a folio, fork and unmapping live here. Files here
-//! use floors 0 to 2 and the other rooms of this floor. Begin with `address_space.rs`, then `page_table.rs`.
+//! Floor 3, the highest room: address spaces, with VMAs, page tables, reverse mapping, fork and unmapping. Files here use
+//! floors 0 to 2 and the other rooms of this floor. Begin with `address_space.rs`, then `page_table.rs`.
 
 pub mod address_space;
 pub mod fork;

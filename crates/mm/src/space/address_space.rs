@@ -1,5 +1,5 @@
 //! Linux: struct mm_struct, include/linux/mm_types.h; mm/mmap.c, mm/madvise.c, mm/mincore.c (v6.1).
-//! Differs: the mmap lock is the caller's, held across the steps of an operation.
+//! Differs: the caller holds the mmap lock across the steps of an operation.
 
 use std::{collections::BTreeMap, mem::offset_of};
 
@@ -25,54 +25,54 @@ use crate::{
     },
 };
 
-/// Pages of the user half of the addresses that four levels translate, less the last.
+/// Pages of the user half of the addresses that four levels of tables translate, minus the last page.
 // TASK_SIZE_MAX, arch/x86/include/asm/page_64_types.h (v6.1).
 pub const TASK_PAGES: u64 = (1 << 35) - 1;
 
-/// Where mappings start to grow down without randomisation: below the least gap for the stack, 128 MiB.
+/// The page below which mappings are placed, without randomisation: 128 MiB, the least gap for the stack, below the end.
 // mmap_base, arch/x86/mm/mmap.c (v6.1).
 pub const MMAP_BASE: Vpn = Vpn(TASK_PAGES - (128 << 20 >> 12));
 
 /// Every page that a process may map.
 pub(crate) const EVERYTHING: PageRange = PageRange { start: Vpn(0), end: Vpn(TASK_PAGES) };
 
-/// One process's memory. What every fault needs is one line of cache, the second: from the end of `vmas` to the beginning of
-/// `tables`.
+/// One process's memory (`struct mm_struct`). The fields that every fault needs fill the second cache line: from the end of
+/// `vmas` to the beginning of `tables`.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct AddressSpace {
-    /// A page of the VMA that khugepaged has locked, while it does (`vma_start_write`).
+    /// A page of the VMA that khugepaged has write-locked (`vma_start_write`), if there is one.
     pub(crate) locked_vma: Option<Vpn>,
     mmap_base: Vpn,
     /// The mappings.
     pub vmas: VmaSet,
     pub(crate) rss: u64,
-    /// The processes it is related to by fork.
+    /// The family of processes related by fork that this one belongs to.
     pub family: FamilyId,
     pub(crate) uses_huge_zero: bool,
-    /// The last task has ended: pages and tables that are left go by themselves.
+    /// The last task has ended: the remaining pages and tables are freed step by step.
     pub is_exiting: bool,
-    /// Where it lives itself.
+    /// The object that holds the `mm_struct`.
     object: Object,
-    /// Where it is.
+    /// The page tables.
     pub tables: PageTables,
     /// The space's number with khugepaged, if khugepaged looks at it.
     pub(crate) khugepaged: Option<u64>,
     /// Entries that name a swap slot (`MM_SWAPENTS`).
     pub(crate) swapped: u64,
-    /// The state of balancing, where the kernel does that.
+    /// The state of NUMA balancing, if the kernel does that.
     pub(crate) numa: SpaceNuma,
 }
 
 const _: () = assert!(offset_of!(AddressSpace, rss) == 72 && offset_of!(AddressSpace, tables) == 88);
 
 impl AddressSpace {
-    /// An empty one, whose mappings grow down from `mmap_base`.
+    /// A new address space without mappings; they are placed downward from `mmap_base`.
     pub fn new(mm: &mut Mm, cx: &mut Cx, mmap_base: Vpn) -> Result<Self, Errno> {
         Self::new_in(mm, cx, mmap_base, Vec::new())
     }
 
-    /// An empty address space, whose page tables lie in given frames before they take new ones.
+    /// A new address space whose page tables use the frames of `tables` before they allocate new ones.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, mmap_base: Vpn, tables: Vec<Pfn>) -> Result<Self, Errno> {
         let family = mm.rmap.new_family().ok_or(Errno::NOMEM)?;
         let made = object_and_root(mm, cx, tables).inspect_err(|_| mm.rmap.leave_family(family));
@@ -80,7 +80,7 @@ impl AddressSpace {
         Ok(Self::empty((family, mmap_base), object, tables))
     }
 
-    /// An empty member of the same family: a child before anything is copied.
+    /// A new member of this family: a child before anything is copied.
     pub(crate) fn related(&self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, NoMemory> {
         let (object, tables) = object_and_root(mm, cx, Vec::new())?;
         mm.rmap.join_family(self.family);
@@ -104,7 +104,7 @@ impl AddressSpace {
         }
     }
 
-    /// The kernel objects that are its own: itself, and its VMAs.
+    /// The kernel objects of the space: its `mm_struct`, and its VMAs.
     pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         std::iter::once(self.object).chain(self.vmas.iter().map(|vma| vma.object))
     }
@@ -114,12 +114,12 @@ impl AddressSpace {
         self.rss
     }
 
-    /// Pages of it that are on a swap device (`VmSwap`).
+    /// Pages of the space on a swap device (`VmSwap`).
     pub fn swapped_pages(&self) -> u64 {
         self.swapped
     }
 
-    /// Maps `pages` pages where the kernel would.
+    /// Maps `pages` anonymous pages at the address that the kernel would choose.
     pub fn mmap(&mut self, mm: &mut Mm, cx: &mut Cx, pages: u64) -> Result<PageRange, Errno> {
         if pages == 0 {
             return Err(Errno::INVAL);
@@ -155,7 +155,7 @@ impl AddressSpace {
         Ok(range)
     }
 
-    /// Unmaps any part of any mappings at once: all the steps of [`Unmap`].
+    /// Unmaps all mappings in a range at once: all the steps of [`Unmap`].
     pub fn munmap(&mut self, mm: &mut Mm, cx: &mut Cx, range: PageRange) -> Result<(), Errno> {
         let mut unmap = Unmap::new(range);
         // Bound: each step that is not the last passes some of the range's entries.
@@ -168,7 +168,7 @@ impl AddressSpace {
         }
     }
 
-    /// Gives advice about the mapped parts of a range; `ENOMEM` where there are holes, after the rest was done.
+    /// Applies advice to the mapped parts of a range; `ENOMEM` if there are holes, after the rest was done.
     pub fn madvise(&mut self, mm: &mut Mm, cx: &mut Cx, range: PageRange, advice: HugeAdvice) -> Result<(), Errno> {
         let mut from = range.start;
         let mut holes = false;
@@ -192,13 +192,13 @@ impl AddressSpace {
         if holes || from < range.end { Err(Errno::NOMEM) } else { Ok(()) }
     }
 
-    /// Is all of a range mapped?
+    /// Whether all pages of a range are mapped.
     pub fn is_mapped(&self, range: PageRange) -> bool {
         let mapped: u64 = self.vmas.overlapping(range).map(|vma| overlap(vma.range(), range)).sum();
         mapped == range.pages()
     }
 
-    /// Which pages of a range are resident; `ENOMEM` where something is not mapped.
+    /// Whether each page of a range is resident; `ENOMEM` if a part is not mapped.
     pub fn mincore(&self, mm: &Mm, cx: &mut Cx, range: PageRange) -> Result<Vec<bool>, Errno> {
         if !self.is_mapped(range) {
             return Err(Errno::NOMEM);
@@ -231,7 +231,7 @@ impl AddressSpace {
         Ok(resident)
     }
 
-    /// The node of each page of a range; none where nothing is, or a zero page (`do_pages_stat`, mm/migrate.c, v6.1).
+    /// The node of each page of a range; none for unmapped pages and the zero page (`do_pages_stat`, mm/migrate.c, v6.1).
     pub fn nodes_of(&self, mm: &Mm, cx: &mut Cx, range: PageRange) -> Vec<Option<NodeId>> {
         primitive::scan_ptes(cx, range.pages());
         let node = |vpn| {
@@ -241,8 +241,8 @@ impl AddressSpace {
         (range.start.0..range.end.0).map(node).collect()
     }
 
-    /// Pages of a range by node and by whether a huge page maps them, in that order; none where nothing is, or a zero page. For
-    /// those who look from outside: it costs nothing.
+    /// Number of pages of a range by node and by whether a huge page maps them; without unmapped pages and the zero page. For
+    /// observers: it takes no simulated time.
     pub fn places_of(&self, mm: &Mm, range: PageRange) -> BTreeMap<(NodeId, bool), u64> {
         let mut places = BTreeMap::new();
         let mut add = |pte: Pte, is_huge: bool, pages: u64| {
@@ -265,13 +265,13 @@ impl AddressSpace {
         places
     }
 
-    /// The process ends: everything is unmapped, and the root table goes too.
+    /// Ends the process: unmaps everything, and frees the root table.
     pub fn exit(mut self, mm: &mut Mm, cx: &mut Cx) {
         self.munmap(mm, cx, EVERYTHING).expect("nothing is split when everything goes");
         self.end(mm, cx);
     }
 
-    /// The end of a process that has unmapped everything.
+    /// Ends a process that has unmapped everything.
     pub fn end(self, mm: &mut Mm, cx: &mut Cx) {
         assert!(self.vmas.is_empty() && self.rss == 0 && self.swapped == 0, "{} pages are still mapped", self.rss);
         let (mine, others) = std::mem::take(&mut mm.orphan_maps)
@@ -287,7 +287,7 @@ impl AddressSpace {
         mm.memory.free_object(cx, self.object);
     }
 
-    /// Makes `at` a border between VMAs (`split_vma`); no huge page is mapped across it after.
+    /// Makes `at` a border between VMAs (`split_vma`); after that no huge page is mapped across it.
     pub(crate) fn split_vma(&mut self, mm: &mut Mm, cx: &mut Cx, at: Vpn) -> Result<(), Errno> {
         if let Some(whole) = self.vmas.split_at(at, || mm.memory.alloc_object(cx, Cache::VmArea))? {
             if let Some(map) = whole.file {
@@ -299,7 +299,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Pages of a huge page, for those who count in base pages.
+    /// Base pages in a huge page.
     pub(crate) const HUGE_PAGES: u64 = Order::HUGE.frames() as u64;
 }
 

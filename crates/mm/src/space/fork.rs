@@ -1,6 +1,6 @@
 //! Linux: dup_mmap() in kernel/fork.c, copy_page_range() in mm/memory.c (v6.1).
-//! Differs: no pinned pages, so nothing is copied at once; who finds a page on its way to another frame waits for it, where
-//! the kernel copies the entry that says so.
+//! Differs: no pinned pages, so nothing is copied at once; fork waits for a page that is being migrated, where the kernel
+//! copies the migration entry.
 
 use memory::{
     alloc::NoMemory,
@@ -23,36 +23,36 @@ use crate::{
     },
 };
 
-/// Copying a parent's address space: the child maps the same frames, and neither may write them without a fault.
+/// A fork's copy of an address space: the child maps the parent's frames, and neither may write them without a fault.
 #[derive(Clone, Debug)]
 pub struct Fork {
     child: Option<AddressSpace>,
-    /// The parent's pages below were passed.
+    /// The parent's pages below this one are done.
     from: Vpn,
-    /// The parent's VMA around `from` ends here; the child has it too, and its pages are being copied.
+    /// End of the parent's VMA around `from`: the child has this VMA, and its pages are being copied.
     vma_end: Option<Vpn>,
-    /// Memory is out: the child goes again.
+    /// Memory is out: the child is being unmapped again.
     undo: Option<Unmap>,
 }
 
-/// The result of a turn of the copy.
+/// The result of copying a part.
 enum Part {
-    /// A VMA, or some pages.
+    /// A VMA or some pages were copied.
     Copied,
-    /// There is a page that another task works on.
+    /// Another task works on the next page.
     Waits(Wait),
-    /// Nothing is left.
+    /// Everything is copied.
     None,
 }
 
 impl Fork {
     #[expect(clippy::new_without_default, reason = "an operation, not a value")]
-    /// Nothing is copied yet. The caller holds the parent's mmap lock for write from the first step on.
+    /// A copy that has not begun. The caller holds the parent's mmap lock for write from the first step on.
     pub fn new() -> Self {
         Self { child: None, from: Vpn(0), vma_end: None, undo: None }
     }
 
-    /// Goes on until `horizon`, at least by one run of pages; `ENOMEM` when memory is out, with nothing left of it.
+    /// Takes a step until `horizon`, at least one run of pages; `ENOMEM` if memory is out, after the child was undone.
     pub fn step(
         &mut self,
         mm: &mut Mm,
@@ -73,7 +73,7 @@ impl Fork {
             },
         };
         if let Some(undo) = &mut self.undo {
-            // The child has never run anywhere.
+            // The child has never run on a CPU.
             return match cx.on_unloaded(|cx| undo.step(mm, &mut child, cx, horizon)) {
                 Step::Done(_) => {
                     child.end(mm, cx);
@@ -85,7 +85,7 @@ impl Fork {
                 }
             };
         }
-        // Bound: each turn passes a VMA of the parent, or pages that one of its PMD entries covers.
+        // Bound: each turn passes a VMA of the parent, or the pages of one of its PMD entries.
         loop {
             match self.copy_some(mm, parent, &mut child, cx) {
                 Ok(Part::Copied) => {}
@@ -112,7 +112,7 @@ impl Fork {
         Step::More
     }
 
-    /// The next VMA (`dup_mmap`), or a run of pages of the last one (`copy_page_range`).
+    /// Copies the next VMA (`dup_mmap`), or a run of pages of the last one (`copy_page_range`).
     fn copy_some(
         &mut self,
         mm: &mut Mm,
@@ -128,7 +128,7 @@ impl Fork {
             if let Some(map) = vma.file {
                 mm.map_file(child.family, map);
             }
-            // Pages of a VMA without anonymous ones are faulted in again.
+            // Pages of a VMA without anonymous pages are faulted in by the child.
             (self.from, self.vma_end) =
                 if vma.anon.is_some() { (vma.start, Some(vma.end())) } else { (vma.end(), None) };
             return Ok(Part::Copied);
@@ -153,17 +153,17 @@ impl Fork {
         Ok(Part::Copied)
     }
 
-    /// The child so far.
+    /// The child, as far as it is copied.
     pub fn child(&self) -> Option<&AddressSpace> {
         self.child.as_ref()
     }
 
-    /// The frames that the operation holds between two steps, beside the child.
+    /// The frames that fork holds between two steps, beside the child.
     pub fn holdings(&self) -> Holdings {
         self.undo.as_ref().map_or_else(Holdings::default, Unmap::holdings)
     }
 
-    /// Takes back what was copied, all at once.
+    /// Undoes the copy at once.
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         if let Some(child) = self.child.take() {
             cx.on_unloaded(|cx| {
@@ -177,7 +177,7 @@ impl Fork {
 }
 
 impl AddressSpace {
-    /// A child with the same memory: all the steps of [`Fork`].
+    /// Makes a child with the parent's memory: all the steps of [`Fork`].
     pub fn fork(&mut self, mm: &mut Mm, cx: &mut Cx) -> Result<Self, Errno> {
         let mut fork = Fork::new();
         // Bound: each step that is not the last passes some of the parent's entries.
@@ -190,7 +190,7 @@ impl AddressSpace {
         }
     }
 
-    /// The entry of the first of some base pages that is on its way to another frame.
+    /// The first migration entry among these base pages.
     fn first_migrating(&self, table: TableId, part: PageRange) -> Option<Pte> {
         let mut ptes = (part.start.0..part.end.0).map(|vpn| self.tables.pte(table, Vpn(vpn)));
         ptes.find(|pte| pte.is_migration())

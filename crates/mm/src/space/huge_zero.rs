@@ -19,29 +19,29 @@ pub struct HugeZero {
 #[derive(Clone, Debug)]
 struct Page {
     frame: Pfn,
-    /// Address spaces that have mapped it.
+    /// Number of address spaces that have mapped the page.
     users: u32,
 }
 
 impl HugeZero {
-    /// The page's frame, once it was needed.
+    /// The page's frame, if the page exists.
     pub fn frame(&self) -> Option<Pfn> {
         self.page.as_ref().map(|page| page.frame)
     }
 
-    /// Is there a page that nobody uses?
+    /// Whether the page exists and is not used.
     pub(crate) fn is_unused(&self) -> bool {
         self.page.as_ref().is_some_and(|page| page.users == 0)
     }
 
-    /// The address spaces that use the page, as it is: for checks.
+    /// Number of address spaces that use the page: for checks.
     pub(crate) fn raw_users(&self) -> u32 {
         self.page.as_ref().map_or(0, |page| page.users)
     }
 }
 
 impl Mm {
-    /// The huge zero page for one more address space (`mm_get_huge_zero_page`); nothing when memory is out.
+    /// Gives the huge zero page to one more address space (`mm_get_huge_zero_page`); none if memory is out.
     pub(crate) fn get_huge_zero(&mut self, cx: &mut Cx, space: &mut AddressSpace) -> Option<Pfn> {
         if self.huge_zero.page.is_none() {
             let user = AllocRequest::gfp_transhuge_light(self.memory.node_of_cpu(cx.cpu()));
@@ -61,14 +61,15 @@ impl Mm {
         Some(zero.frame)
     }
 
-    /// An address space ends (`mm_put_huge_zero_page`). The page stays until memory is short.
+    /// Takes the page back from an address space that ends (`mm_put_huge_zero_page`). The page stays until memory is
+    /// short.
     pub(crate) fn put_huge_zero(&mut self, space: &AddressSpace) {
         if space.uses_huge_zero {
             self.huge_zero.page.as_mut().expect("the space had it").users -= 1;
         }
     }
 
-    /// Frees the huge zero page if nobody uses it, as its shrinker does; says whether.
+    /// Frees the huge zero page if it is not used, as its shrinker does; returns whether it was freed.
     pub fn shrink_huge_zero(&mut self, cx: &mut Cx) -> bool {
         let unused = self.huge_zero.page.take_if(|zero| zero.users == 0);
         if let Some(zero) = &unused {

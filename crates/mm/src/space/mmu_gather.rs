@@ -1,9 +1,9 @@
 //! Linux: mm/mmu_gather.c, release_pages() in mm/swap.c (v6.1).
 //! Differs: batches are one list with marks at their borders; a flush frees a run of folios at a time, after which the
-//! lock of their LRU list is let go; the TLB is flushed before page tables are unlinked, for them too.
+//! LRU lock is released; the TLB is flushed before page tables are unlinked, for the tables too.
 //!
-//! Frames that lost their last mapping wait here until the TLB is flushed, and go back a batch at a time. Until then they
-//! are what they were, with no mapping left; the frames that hold the batches are isolated.
+//! Folios that lost their last mapping wait here until the TLB is flushed, and are freed a batch at a time. Until then
+//! they keep their state, without mappings; the frames that hold the batches are isolated.
 
 use memory::{
     cx::Cx,
@@ -23,7 +23,7 @@ use crate::{
 /// Folios that fit into the gather itself.
 // MMU_GATHER_BUNDLE, include/asm-generic/tlb.h (v6.1).
 const BUNDLE: usize = 8;
-/// Folios that fit into one further batch: a frame of pointers behind its header.
+/// Folios that fit into one further batch: a frame of pointers behind a header.
 // MAX_GATHER_BATCH, include/asm-generic/tlb.h (v6.1).
 const BATCH: usize = (4096 - 16) / 8;
 /// Most further batches.
@@ -36,36 +36,37 @@ const _: () = assert!(BATCHES_MAX as u64 <= RUN, "the batches' own frames go bac
 #[derive(Clone, Debug)]
 pub(crate) struct MmuGather {
     folios: Vec<Unmapped>,
-    /// How many more there is room for.
+    /// Folios that there is room for.
     room: usize,
     /// Frames that hold the further batches.
     batches: Vec<Pfn>,
     /// A process ends (`fullmm`).
     everything: bool,
-    /// Pages that were unmapped since the last flush.
+    /// Translations of pages that were unmapped since the last flush of the TLB.
     stale: Option<Stale>,
-    /// The TLB is flushed, and folios are being freed.
+    /// The state of a flush: the TLB was flushed, and folios are being freed.
     flush: Option<Flush>,
 }
 
-/// Translations that TLBs may still hold: all of a range.
+/// Translations that TLBs may still hold: any in this range.
 #[derive(Clone, Copy, Debug)]
 struct Stale {
     start: Vpn,
     end: Vpn,
-    /// The smallest of them.
+    /// Lowest level of the entries that were cleared.
     level: Level,
 }
 
-/// How far a flush has come.
+/// The progress of a flush.
 #[derive(Clone, Copy, Debug)]
 struct Flush {
-    /// The batch that is being freed: these folios.
+    /// The batch that is being freed: the folios from `start` to `end`.
     start: usize,
     end: usize,
-    /// The run's huge pages begin here, in the order in which they come.
+    /// Huge pages of the batch from this index on are still to be freed, in order.
     huge_from: usize,
-    /// The run's base pages lie below this, from the last, so that the first is the next to be used.
+    /// Base pages of the batch below this index are still to be freed, the last first, so that the first one freed last
+    /// is reused next.
     base_below: usize,
 }
 
@@ -74,12 +75,12 @@ impl Flush {
         Self { start, end, huge_from: start, base_below: end }
     }
 
-    /// Is nothing of the batch freed yet?
+    /// Whether no folio of the batch was freed yet.
     fn is_fresh(&self) -> bool {
         (self.huge_from, self.base_below) == (self.start, self.end)
     }
 
-    /// The next huge page of the batch: they come first (`release_pages`).
+    /// The next huge page of the batch: huge pages are freed first (`release_pages`).
     fn next_huge(&mut self, folios: &[Unmapped]) -> Option<Unmapped> {
         let ahead = &folios[self.huge_from..self.end];
         let found = ahead.iter().position(|folio| folio.order > Order::BASE);
@@ -87,7 +88,7 @@ impl Flush {
         found.map(|at| ahead[at])
     }
 
-    /// The next base pages of the batch, up to so many; says how many there were.
+    /// Takes the next base pages of the batch, at most `most`; returns their number.
     fn take_base(&mut self, folios: &[Unmapped], most: u64, run: &mut Run) -> u64 {
         let mut taken = 0;
         while taken < most && self.base_below > self.start {
@@ -101,7 +102,7 @@ impl Flush {
         taken
     }
 
-    /// Is the folio at this place of the gather still to be freed?
+    /// Whether the folio at this place of the gather is still to be freed.
     fn is_ahead(&self, place: usize, order: Order) -> bool {
         place >= self.end
             || if order > Order::BASE {
@@ -112,12 +113,12 @@ impl Flush {
     }
 }
 
-/// Is there room for more?
+/// Whether there is room for more folios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Room {
     Left,
-    /// Only after a flush.
+    /// There is room after a flush only.
     None,
 }
 
@@ -128,12 +129,12 @@ impl Default for MmuGather {
 }
 
 impl MmuGather {
-    /// For the end of a process.
+    /// A gather for the end of a process.
     pub(crate) fn of_everything() -> Self {
         Self { everything: true, ..Self::default() }
     }
 
-    /// Mappings were taken away, entries of tables of `level`: the TLB may still hold them.
+    /// Notes that entries of `level` in this range were cleared: TLBs may still hold them.
     #[inline]
     pub(crate) fn note_unmapped(&mut self, range: PageRange, level: Level) {
         let PageRange { start, end } = range;
@@ -141,7 +142,7 @@ impl MmuGather {
         *stale = Stale { start: stale.start.min(start), end: stale.end.max(end), level: stale.level.min(level) };
     }
 
-    /// The tables that cover nothing outside `gap` will go: what is flushed begins where they do.
+    /// Notes that the tables which cover nothing outside `gap` will be freed: the flush begins at their start.
     pub(crate) fn note_tables(&mut self, gap: PageRange) {
         if let Some(stale) = &mut self.stale {
             let tables = [Level::Pmd, Level::Pud, Level::Pgd].map(|level| level.entry_range(stale.start));
@@ -150,7 +151,7 @@ impl MmuGather {
         }
     }
 
-    /// Takes a folio that nobody maps (`tlb_remove_page`).
+    /// Takes a folio without mappings (`tlb_remove_page`).
     #[inline]
     pub(crate) fn take(&mut self, mm: &mut Mm, cx: &mut Cx, folio: Unmapped) -> Room {
         debug_assert!(self.flush.is_none(), "a flush ends before the next folio comes");
@@ -159,7 +160,7 @@ impl MmuGather {
         if self.room == 0 { self.next_batch(mm, cx) } else { Room::Left }
     }
 
-    /// One more batch, unless there are enough or memory is out.
+    /// Adds a batch, unless there are enough or memory is out.
     #[inline(never)]
     fn next_batch(&mut self, mm: &mut Mm, cx: &mut Cx) -> Room {
         let may_grow = self.batches.len() < BATCHES_MAX;
@@ -170,7 +171,7 @@ impl MmuGather {
                 mm.memory.isolate(cx, frame, Order::BASE);
                 self.batches.push(frame);
                 self.room = BATCH;
-                // A bundle, and the frames that it could not hold; who needs more is likely to need many.
+                // One batch more; a gather that needs two batches is likely to need all.
                 let more = if self.batches.len() > 1 { BATCHES_MAX + 1 - self.batches.len() } else { 1 };
                 self.folios.reserve(more * BATCH);
                 Room::Left
@@ -179,7 +180,7 @@ impl MmuGather {
         }
     }
 
-    /// Flushes the TLB and begins to free the folios (`tlb_flush_mmu`).
+    /// Flushes the TLB, and begins to free the folios (`tlb_flush_mmu`).
     pub(crate) fn begin_flush(&mut self, cx: &mut Cx) {
         match self.stale.take() {
             Some(_) if self.everything => primitive::flush_tlb(cx),
@@ -193,7 +194,7 @@ impl MmuGather {
         }
     }
 
-    /// Are there folios to free before anything else?
+    /// Whether there are folios to free before anything else is done.
     pub(crate) fn is_flushing(&self) -> bool {
         self.flush.is_some()
     }
@@ -207,7 +208,7 @@ impl MmuGather {
             && let Some(flush) = &mut self.flush
         {
             if flush.is_fresh() {
-                // This CPU's new folios go to their lists before (`free_pages_and_swap_cache`).
+                // This CPU's new folios go to their lists first (`free_pages_and_swap_cache`).
                 mm.lru_add_drain(cx);
             }
             if let Some(folio) = flush.next_huge(&self.folios) {
@@ -231,7 +232,7 @@ impl MmuGather {
         mm.put_run(cx, &mut run);
     }
 
-    /// Gives back the batches' own frames at the end of the operation (`tlb_finish_mmu`).
+    /// Frees the batches' own frames at the end of the operation (`tlb_finish_mmu`).
     pub(crate) fn free_batches(&mut self, mm: &mut Mm, cx: &mut Cx) {
         assert!(self.folios.is_empty(), "flushed before it ends");
         for frame in self.batches.drain(..) {
@@ -239,7 +240,7 @@ impl MmuGather {
         }
     }
 
-    /// All of it at once.
+    /// Flushes the TLB, and frees all folios at once.
     pub(crate) fn finish(&mut self, mm: &mut Mm, cx: &mut Cx) {
         if self.flush.is_none() {
             self.begin_flush(cx);

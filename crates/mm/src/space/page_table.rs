@@ -1,9 +1,9 @@
 //! Linux: mm/memory.c, mm/pgtable-generic.c, arch/x86/mm/pgtable.c (v6.1).
-//! Differs: four levels; a root table is one frame, also where page-table isolation takes two. The policy of a task decides on
-//! tables that its faults make; those of a fork are on the CPU's node.
+//! Differs: four levels; a root table is one frame, also where page-table isolation takes two. The policy of a task applies to
+//! tables that its faults make; tables made by fork are on the CPU's node.
 //!
-//! Each table's frame is a real allocation; its contents sit in an arena beside. A walk over a range costs one descent per
-//! 512 base pages.
+//! Each table's frame is a real allocation; its contents are in an arena beside. A walk over a range costs one descent per 512
+//! base pages.
 
 pub(crate) mod huge;
 pub(crate) mod runs;
@@ -16,12 +16,12 @@ use units::{Order, Pfn, Vpn};
 
 use crate::{Mm, folio::pte::Pte, space::vma::PageRange};
 
-/// Levels, from base pages up.
+/// Number of levels.
 const LEVELS: usize = 4;
 const ENTRIES: usize = 512;
 const BITS: u32 = 9;
 
-/// A level of the tree, by what one of its entries covers.
+/// A level of the tree, named by its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// 4 KiB.
@@ -35,7 +35,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Which entry of a table of this level stands for `vpn`.
+    /// Index of the entry for `vpn` in a table of this level.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "nine bits are left")]
     pub const fn index(self, vpn: Vpn) -> usize {
@@ -61,7 +61,7 @@ impl Level {
     }
 }
 
-/// A table's place in its address space's arena.
+/// Index of a table in its address space's arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableId(u32);
 
@@ -69,22 +69,22 @@ pub struct TableId(u32);
 struct Table {
     frame: Pfn,
     entries: Box<[Pte; ENTRIES]>,
-    /// Of a PMD table: PTE tables kept for the split of its huge pages, the next to be taken first.
+    /// In a PMD table: PTE tables kept for the split of its huge pages; the first is taken next.
     deposits: VecDeque<TableId>,
-    /// Of a PTE table: what it comes to, if that was asked since an entry was written.
+    /// In a PTE table: its summary, if computed since an entry was last written.
     summary: Option<runs::Summary>,
-    /// Of a PTE table: one hinting fault is of all its pages.
+    /// In a PTE table: one hinting fault clears the hints of all its pages.
     hints_at_once: bool,
 }
 
-/// Which tables go, and how many more in this step.
+/// The tables to be freed, and how many more in this step.
 struct Sweep {
-    /// Tables that cover nothing outside it.
+    /// Tables that cover nothing outside this range are freed.
     gap: PageRange,
     left: u64,
 }
 
-/// Where the PMD entry of a page is.
+/// The place of a PMD entry: its table, and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PmdSlot {
     table: TableId,
@@ -102,19 +102,20 @@ pub enum Pmd {
     Table(TableId),
 }
 
-/// The page tables of one address space. What every access needs comes first.
+/// The page tables of one address space. Fields that every access needs come first.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PageTables {
     arena: Vec<Table>,
-    /// How often a table of base pages was put anywhere, or taken away: where one was found, it is until this moves.
+    /// Number of times that a table of base pages was linked or unlinked: a table that was found stays in place until this
+    /// changes.
     moves: u64,
-    /// Grows with each entry of base pages that is written, and each huge page's.
+    /// Grows with each write of a PTE, or of the PMD entry of a huge page.
     changes: u64,
-    /// Grows with each entry of a huge page that changes, also by use, but not with new ones.
+    /// Grows with each change of a huge page's entry, also of its accessed bit, but not with new entries.
     huge_changes: u64,
     spare: Vec<TableId>,
-    /// Frames that tables are in already, when a kernel's state is taken over; they come before new ones.
+    /// Frames that tables are in already, when a recorded state is taken over; they are used before new frames.
     given: Vec<Pfn>,
     root: TableId,
     counts: [u64; LEVELS],
@@ -122,12 +123,12 @@ pub struct PageTables {
 }
 
 impl PageTables {
-    /// A root table.
+    /// New page tables with a root.
     pub fn new(mm: &mut Mm, cx: &mut Cx) -> Result<Self, NoMemory> {
         Self::new_in(mm, cx, Vec::new())
     }
 
-    /// New tables in frames that tables were in before, taken from the end.
+    /// New page tables in the frames of `given`, the last first.
     pub(crate) fn new_in(mm: &mut Mm, cx: &mut Cx, given: Vec<Pfn>) -> Result<Self, NoMemory> {
         let (arena, spare) = (Vec::new(), Vec::new());
         let mut tables = Self {
@@ -145,12 +146,12 @@ impl PageTables {
         Ok(tables)
     }
 
-    /// Frames that tables were in before and that none of these is in yet.
+    /// Number of given frames that are not used yet.
     pub(crate) fn given(&self) -> usize {
         self.given.len()
     }
 
-    /// How many tables of `level` there are; deposited ones are of level PTE.
+    /// Number of tables of `level`; deposited tables count as PTE tables.
     pub fn count(&self, level: Level) -> u64 {
         self.counts[level as usize]
     }
@@ -161,18 +162,18 @@ impl PageTables {
         (0..).zip(&self.arena).filter(move |(id, _)| !spare.contains(id)).map(|(_, table)| table.frame)
     }
 
-    /// The index of the root among the raw tables: for checks.
+    /// Index of the root among the raw tables: for checks.
     pub fn raw_root(&self) -> usize {
         self.root.0 as usize
     }
 
-    /// A table as it is: its frame, its entries, and the indices of the tables kept with it. For checks.
+    /// A raw table: its frame, its entries, and the indices of its deposited tables. For checks.
     pub fn raw(&self, index: usize) -> (Pfn, &[Pte; ENTRIES], impl ExactSizeIterator<Item = usize> + '_) {
         let table = &self.arena[index];
         (table.frame, &table.entries, table.deposits.iter().map(|id| id.0 as usize))
     }
 
-    /// How many tables there are, linked or not: for checks.
+    /// Number of tables, linked or not: for checks.
     pub fn raw_len(&self) -> usize {
         self.arena.len() - self.spare.len()
     }
@@ -182,12 +183,12 @@ impl PageTables {
         self.pmd_slot(vpn).map(|slot| self.frame(slot.table))
     }
 
-    /// Where the task wants its memory that makes tables from now on: the kernel takes tables by the policy of the task, too.
+    /// Sets the policy by which further tables are allocated, which is that of the task, as in the kernel.
     pub(crate) fn make_under(&mut self, policy: Mempolicy) {
         self.policy = policy;
     }
 
-    /// The frame of the root, which no other space has.
+    /// The frame of the root, which no other address space has.
     pub(crate) fn root_frame(&self) -> Pfn {
         self.frame(self.root)
     }
@@ -213,23 +214,23 @@ impl PageTables {
         Ok(PmdSlot { table, index: Level::Pmd.index(vpn) })
     }
 
-    /// Grows with each table of base pages that comes or goes.
+    /// Grows with each table of base pages that is linked or unlinked.
     #[inline]
     pub(crate) fn moves(&self) -> u64 {
         self.moves
     }
 
-    /// Grows with each entry that maps memory and is written: what was found out about many of them is true until then.
+    /// Grows with each entry written that maps memory: facts about several entries hold until then.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Grows with each entry of a huge page that is not any more what it was, also with its use.
+    /// Grows with each change of a huge page's entry, also of its accessed bit.
     pub(crate) fn huge_changes(&self) -> u64 {
         self.huge_changes
     }
 
-    /// The contents of the PMD entry.
+    /// The contents of a PMD entry.
     pub fn pmd(&self, slot: PmdSlot) -> Pmd {
         match self.table(slot.table).entries[slot.index] {
             Pte::NONE => Pmd::None,
@@ -253,7 +254,7 @@ impl PageTables {
         self.huge_changes += u64::from(was.is_huge());
     }
 
-    /// User code reads or stores through the huge page at `vpn`: the processor marks its entry.
+    /// Marks the entry of the huge page at `vpn` as used, as the processor does when user code reads or stores.
     pub(crate) fn use_huge(&mut self, vpn: Vpn, stores: bool) {
         if let Some(slot) = self.pmd_slot(vpn) {
             self.changes += 1;
@@ -263,7 +264,7 @@ impl PageTables {
         }
     }
 
-    /// The entry of a huge page as if nobody had used it since; says whether somebody had (`pmdp_test_and_clear_young`).
+    /// Clears the accessed bit of a huge page's entry; returns whether it was set (`pmdp_test_and_clear_young`).
     pub(crate) fn clear_huge_used(&mut self, slot: PmdSlot) -> bool {
         self.changes += 1;
         let entry = &mut self.arena[slot.table.0 as usize].entries[slot.index];
@@ -272,10 +273,10 @@ impl PageTables {
         was.is_accessed()
     }
 
-    /// The first PMD entry that says something and covers a page of `range`, with the part of `range` that it covers.
+    /// The first PMD entry that is not empty and covers a page of `range`, with the part of `range` that it covers.
     pub fn next_pmd(&self, range: PageRange) -> Option<(PageRange, PmdSlot)> {
         let mut from = range.start;
-        // Bound: each turn passes an empty entry, and a level's turns end at its table's border.
+        // Bound: each turn passes an empty entry, and the turns of a level end at its table's border.
         while from < range.end {
             let mut level = Level::Pgd;
             let mut table = self.root;
@@ -296,7 +297,7 @@ impl PageTables {
 
     // PTEs.
 
-    /// The table of base pages at an entry that has none yet or one already.
+    /// The table of base pages at a PMD entry, which is made if there is none.
     pub fn make_pte_table(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) -> Result<TableId, NoMemory> {
         match self.pmd(slot) {
             Pmd::Table(table) => Ok(table),
@@ -309,7 +310,7 @@ impl PageTables {
         }
     }
 
-    /// Puts a table of base pages where nothing is, or where a huge page was.
+    /// Links a table of base pages at an entry that is empty, or maps a huge page.
     pub fn link_pte_table(&mut self, cx: &mut Cx, slot: PmdSlot, table: TableId) {
         primitive::write_ptes(cx, 1);
         self.moves += 1;
@@ -319,13 +320,13 @@ impl PageTables {
         *entry = Pte::table(table.0);
     }
 
-    /// The entries of a table of base pages; whoever writes them charges for it.
+    /// The entries of a table of base pages.
     #[inline]
     pub fn ptes(&self, table: TableId) -> &[Pte; ENTRIES] {
         &self.table(table).entries
     }
 
-    /// The entries of a table, to be written.
+    /// The entries of a table, to be written; the caller charges for the writes.
     #[inline]
     pub fn ptes_mut(&mut self, table: TableId) -> &mut [Pte; ENTRIES] {
         self.changes += 1;
@@ -334,7 +335,7 @@ impl PageTables {
         &mut table.entries
     }
 
-    /// The entry for base page `vpn` of a table of base pages.
+    /// The entry for base page `vpn` in a table of base pages.
     #[inline]
     pub fn pte(&self, table: TableId, vpn: Vpn) -> Pte {
         self.table(table).entries[Level::Pte.index(vpn)]
@@ -350,7 +351,7 @@ impl PageTables {
         table.entries[Level::Pte.index(vpn)] = pte;
     }
 
-    /// The entry that maps `vpn`: its own, or the huge page's around it.
+    /// The entry that maps `vpn`: its own, or that of the huge page around it.
     pub fn lookup(&self, vpn: Vpn) -> Pte {
         match self.pmd_of(vpn) {
             Pmd::None => Pte::NONE,
@@ -359,21 +360,21 @@ impl PageTables {
         }
     }
 
-    // Deposits: with each huge page a table is kept, so that its split cannot fail.
+    // Deposits: a table is kept with each huge page, so that its split cannot fail.
 
-    /// A PTE table that is linked nowhere.
+    /// Allocates a PTE table that is not linked.
     pub fn alloc_pte_table(&mut self, mm: &mut Mm, cx: &mut Cx) -> Result<TableId, NoMemory> {
         self.alloc_table(mm, cx, Level::Pte)
     }
 
-    /// Gives back a PTE table that is linked nowhere.
+    /// Frees a PTE table that is not linked.
     pub fn free_pte_table(&mut self, mm: &mut Mm, cx: &mut Cx, table: TableId) {
         self.free_table(mm, cx, table, Level::Pte);
     }
 
-    /// Keeps a table with the huge page at `slot` (`pgtable_trans_huge_deposit`).
+    /// Deposits a table for the huge page at `slot` (`pgtable_trans_huge_deposit`).
     pub fn deposit(&mut self, slot: PmdSlot, table: TableId) {
-        // The kernel adds behind the head of a ring and makes the new one the head: the newest is taken first, then the
+        // The kernel inserts behind the head of a ring, and makes the new table the head: the newest is taken first, then the
         // others from the oldest.
         let deposits = &mut self.arena[slot.table.0 as usize].deposits;
         if !deposits.is_empty() {
@@ -382,7 +383,7 @@ impl PageTables {
         deposits.push_front(table);
     }
 
-    /// Takes a table kept for a huge page of the same PMD table (`pgtable_trans_huge_withdraw`).
+    /// Withdraws a table deposited for a huge page of the same PMD table (`pgtable_trans_huge_withdraw`).
     pub fn withdraw(&mut self, slot: PmdSlot) -> TableId {
         let deposits = &mut self.arena[slot.table.0 as usize].deposits;
         deposits.pop_front().expect("every huge page has a deposit")
@@ -390,9 +391,8 @@ impl PageTables {
 
     // Making and freeing tables.
 
-    /// Frees the tables below the root that cover some of `range` and nothing outside `gap`, in which nothing is mapped
-    /// (`free_pgtables`).
-    /// Not more than `most` of them; says where to go on, or nothing when all are gone.
+    /// Frees tables below the root that cover a part of `range` and nothing outside `gap`, in which nothing is mapped
+    /// (`free_pgtables`): at most `most`. Returns the page to go on at, or none when all are freed.
     pub fn free_tables(
         &mut self,
         mm: &mut Mm,

@@ -1,6 +1,6 @@
 //! Linux: mm/rmap.c, mm/huge_memory.c (v6.1).
-//! Differs: what maps a folio is counted here and found by `spaces.rs`. Counts of a huge page that is
-//! mapped by base entries sit in a table of their own, made at its first PMD split.
+//! Differs: mappings of a folio are counted here and found by `spaces.rs`. The counts of a huge page that is mapped by base
+//! entries are in a table of their own, made at its first PMD split.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const BASE_PER_HUGE: usize = Order::HUGE.frames() as usize;
 /// Families are numbered in 12 bits.
 const FAMILIES: u16 = 1 << 12;
 
-/// From here on a frame's own count says only "look into `Rmap::many`".
+/// A map count of a frame from which on the real count is in `Rmap::many`.
 const MANY: u8 = FrameTable::MAP_COUNT_MAX;
 
 /// The mappings of anonymous folios.
@@ -37,12 +37,12 @@ pub struct Rmap {
     deferrals: u64,
 }
 
-/// A huge page's base entries.
+/// The base entries that map a huge page.
 #[derive(Clone, Debug)]
 struct BaseMapped {
-    /// How many base entries map each of its frames.
+    /// Number of base entries that map each of its frames.
     of_frame: Box<[u16; BASE_PER_HUGE]>,
-    /// Their sum.
+    /// Sum of `of_frame`.
     total: u32,
     /// The folio's place in the queue of deferred splits.
     deferred: Option<u64>,
@@ -54,16 +54,16 @@ impl BaseMapped {
     }
 }
 
-/// Pins, as far as they are not found at their pages.
+/// Facts about pins that the folios themselves do not tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pins {
-    /// Has anything ever been pinned?
+    /// Whether any page was ever pinned.
     pub(crate) has_any: bool,
-    /// Grows when a page that is mapped is not pinned any more, and when a pinned one is mapped again.
+    /// Grows when a mapped page loses its pin, and when a pinned page is mapped again.
     pub(crate) lost: u64,
 }
 
-/// A folio that nobody maps any more.
+/// A folio that has lost its last mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unmapped {
     /// The folio's first frame.
@@ -73,19 +73,19 @@ pub struct Unmapped {
 }
 
 impl Rmap {
-    /// A process that is related to no other; nothing when all family numbers are taken.
+    /// A new family of one process; none if all numbers are taken.
     pub fn new_family(&mut self) -> Option<FamilyId> {
         let family = (0..FAMILIES).map(FamilyId).find(|family| !self.families.contains_key(family))?;
         self.families.insert(family, 1);
         Some(family)
     }
 
-    /// A process of `family` forks.
+    /// Adds a process to its parent's family.
     pub fn join_family(&mut self, family: FamilyId) {
         *self.families.get_mut(&family).expect("the parent lives") += 1;
     }
 
-    /// A process of `family` ends.
+    /// Removes a process that ends from its family.
     pub fn leave_family(&mut self, family: FamilyId) {
         let members = self.families.get_mut(&family).expect("the process lives");
         *members -= 1;
@@ -99,28 +99,28 @@ impl Rmap {
         self.deferred.values().copied()
     }
 
-    /// Those up to a place in the queue, with their places.
+    /// Huge pages up to a place in the queue, with their places.
     pub(crate) fn deferred_until(&self, until: u64) -> impl DoubleEndedIterator<Item = (u64, Pfn)> + '_ {
         self.deferred.range(..=until).map(|(place, head)| (*place, *head))
     }
 
-    /// Map counts that frames do not hold, as they are: for checks.
+    /// Map counts that do not fit into frames: for checks.
     pub(crate) fn raw_many(&self) -> &BTreeMap<Pfn, u32> {
         &self.many
     }
 
-    /// Counts of base entries of huge pages, and their sums, as they are: for checks.
+    /// Counts of base entries of huge pages, and their sums: for checks.
     pub(crate) fn raw_by_base(&self) -> impl Iterator<Item = (Pfn, &[u16; BASE_PER_HUGE], u32)> {
         self.by_base.iter().map(|(head, mapped)| (*head, &*mapped.of_frame, mapped.total))
     }
 
-    /// Loses the queue, for tests that damage a state on purpose.
+    /// Drops the queue, for tests that damage a state on purpose.
     #[cfg(test)]
     pub(crate) fn forget_deferred(&mut self) {
         self.deferred.clear();
     }
 
-    /// A huge page is taken apart: how many base entries map each of its frames.
+    /// Takes the numbers of base entries that map each frame of a huge page that is being split.
     pub(crate) fn take_base_counts(&mut self, head: Pfn) -> Box<[u16; BASE_PER_HUGE]> {
         let mapped = self.by_base.remove(&head).expect("its huge entries were split");
         if let Some(place) = mapped.deferred {
@@ -129,7 +129,7 @@ impl Rmap {
         mapped.of_frame
     }
 
-    /// A huge page that could not be split waits behind all others.
+    /// Requeues a huge page that could not be split behind all others.
     pub(crate) fn requeue_deferred(&mut self, head: Pfn) {
         let Some(mapped) = self.by_base.get_mut(&head) else { return };
         let Some(place) = mapped.deferred else { return };
@@ -149,7 +149,7 @@ impl Rmap {
         }
     }
 
-    /// Forgets a huge page that nobody maps.
+    /// Forgets a huge page without mappings.
     pub(crate) fn forget(&mut self, head: Pfn) {
         if let Some(place) = self.by_base.remove(&head).and_then(|mapped| mapped.deferred) {
             self.deferred.remove(&place);
@@ -158,8 +158,8 @@ impl Rmap {
 }
 
 impl Mm {
-    /// A folio that was just allocated gets its first mapping (`page_add_new_anon_rmap`), and goes on its way to the LRU
-    /// lists (`lru_cache_add_inactive_or_unevictable`).
+    /// Maps a newly allocated folio for the first time (`page_add_new_anon_rmap`), and puts it into the CPU's batch
+    /// (`lru_cache_add_inactive_or_unevictable`).
     #[inline]
     pub(crate) fn map_new_folio(&mut self, cx: &mut Cx, head: Pfn, family: FamilyId, vpn: Vpn, order: Order) {
         self.memory.frames.set_new_anon(
@@ -173,7 +173,7 @@ impl Mm {
         self.lru_add(cx, head, order);
     }
 
-    /// A frame gets one more base entry (`page_try_dup_anon_rmap`), for which the caller charges: a run at a time.
+    /// Counts one more base entry of a frame (`page_try_dup_anon_rmap`); the caller charges for it, a run at a time.
     pub(crate) fn map_base_again(&mut self, pfn: Pfn) {
         if self.memory.frames.is_file(pfn) {
             return self.map_file_page(pfn);
@@ -188,7 +188,7 @@ impl Mm {
         }
     }
 
-    /// A page of a file gets one more entry, for which the caller charges (`page_add_file_rmap`).
+    /// Counts one more entry of a file's page (`page_add_file_rmap`); the caller charges for it.
     pub(crate) fn map_file_page(&mut self, head: Pfn) {
         let count = self.count(head);
         if count == 0 {
@@ -198,7 +198,7 @@ impl Mm {
         self.set_count(head, count + 1);
     }
 
-    /// Takes one mapping off a page of a file.
+    /// Counts off one entry of a file's page.
     pub(crate) fn unmap_file_page(&mut self, head: Pfn) {
         let count = self.count(head) - 1;
         if count == 0 {
@@ -208,7 +208,7 @@ impl Mm {
         self.set_count(head, count);
     }
 
-    /// An entry that mapped a page of a file is gone: what was done through it is known by its marks (`zap_pte_range`).
+    /// Counts off a cleared entry of a file's page; its accessed and dirty bits go to the page (`zap_pte_range`).
     pub(crate) fn unmap_file_entry(&mut self, cx: &mut Cx, was: Pte) {
         let head = was.pfn();
         if was.is_dirty() {
@@ -220,13 +220,13 @@ impl Mm {
         self.unmap_file_page(head);
     }
 
-    /// Has somebody a reference to a folio of anonymous memory, beside those who map it?
+    /// Whether an anonymous folio has a long-term reference beside its mappings.
     #[inline]
     pub fn is_pinned(&self, head: Pfn) -> bool {
         self.memory.frames.is_anon(head) && self.memory.frames.has(head, FrameFlag::Pinned)
     }
 
-    /// The folio of anonymous memory that holds this frame is pinned, or no longer.
+    /// Pins the anonymous folio that holds this frame, or unpins it.
     pub(crate) fn set_pinned(&mut self, pfn: Pfn, is_pinned: bool) {
         self.pins.has_any |= is_pinned;
         self.pins.lost += u64::from(!is_pinned);
@@ -234,13 +234,13 @@ impl Mm {
         self.memory.frames.mark(head, FrameFlag::Pinned, is_pinned);
     }
 
-    /// Are all references to a huge folio those of its mappings and of whoever has it in hand (`can_split_huge_page`)? Up to 4.4
-    /// pins are of its parts, and go with them.
+    /// Whether a huge folio has no references but those of its mappings and of the caller (`can_split_huge_page`). Up to 4.4 pins
+    /// belong to its base pages and survive a split.
     pub(crate) fn can_split(&self, head: Pfn) -> bool {
         self.memory.variant().thp_splits_at_once || !self.is_pinned(head)
     }
 
-    /// References to a folio: its mappings, a batch or whoever has isolated it, the swap cache, and a pin, which counts once
+    /// Number of references to a folio: its mappings, a batch or an isolation, the swap cache, and a pin, which counts once
     /// (`folio_ref_count`).
     pub(crate) fn folio_references(&self, head: Pfn) -> u32 {
         let is_held = !self.memory.frames.has(head, FrameFlag::OnLru);
@@ -248,12 +248,12 @@ impl Mm {
         self.folio_mappings(head) + u32::from(is_held) + u32::from(is_cached) + u32::from(self.is_pinned(head))
     }
 
-    /// How often a base page is mapped, of whatever kind.
+    /// Number of mappings of a base page, anonymous or of a file.
     pub(crate) fn mappings_of(&self, head: Pfn) -> u32 {
         self.count(head)
     }
 
-    /// A base page that has taken another one's place is mapped by so many entries.
+    /// Sets the number of entries that map a base page after its migration.
     pub(crate) fn map_migrated(&mut self, head: Pfn, entries: u32) {
         if self.memory.frames.is_file(head) {
             for _ in 0..entries {
@@ -264,20 +264,20 @@ impl Mm {
         self.set_count(head, entries);
     }
 
-    /// A huge page gets one more huge entry.
+    /// Counts one more huge entry of a huge page.
     pub(crate) fn map_huge_again(&mut self, cx: &mut Cx, head: Pfn) {
         primitive::count_mappings(cx, 1);
         self.set_count(head, self.count(head) + 1);
     }
 
-    /// All entries of a huge page say that it is on its way: none maps it.
+    /// Unmaps a huge page whose entries are all migration entries.
     pub(crate) fn unmap_huge_folio(&mut self, head: Pfn) {
         self.set_count(head, 0);
         self.rmap.forget(head);
     }
 
-    /// A huge page, which nothing maps, is mapped by so many huge entries, and by one base entry of each of these parts. One that
-    /// is mapped in part waits for a split.
+    /// Maps an unmapped huge page by `by_huge` huge entries, and by one base entry for each of `parts`. A page that is mapped in
+    /// part is queued for a split.
     pub(crate) fn map_huge_folio(&mut self, cx: &mut Cx, head: Pfn, by_huge: u32, parts: &[u32]) {
         self.set_count(head, by_huge);
         if parts.is_empty() {
@@ -295,7 +295,7 @@ impl Mm {
         }
     }
 
-    /// A huge entry becomes 512 base entries.
+    /// Replaces a huge entry by 512 base entries.
     pub(crate) fn map_huge_by_base(&mut self, head: Pfn) {
         self.set_count(head, self.count(head) - 1);
         let mapped = self.rmap.by_base.entry(head).or_insert_with(BaseMapped::none);
@@ -305,7 +305,7 @@ impl Mm {
         mapped.total += Order::HUGE.frames();
     }
 
-    /// A base entry goes away (`page_remove_rmap`), for which the caller charges: a run at a time; says which folio has lost
+    /// Counts off a base entry (`page_remove_rmap`); the caller charges for it, a run at a time. Returns the folio if this was
     /// its last mapping.
     #[inline]
     pub(crate) fn unmap_base(&mut self, cx: &mut Cx, pfn: Pfn) -> Option<Unmapped> {
@@ -323,7 +323,7 @@ impl Mm {
         self.unmap_base_of_huge(cx, pfn)
     }
 
-    /// All so many base entries of a base page went away: its slot in the swap cache keeps it.
+    /// Counts off all `entries` base entries of a base page, which its slot in the swap cache keeps.
     pub(crate) fn unmap_for_swap(&mut self, head: Pfn, entries: u32) {
         assert_eq!(self.count(head), entries, "frame {head} is mapped by others too");
         self.set_count(head, 0);
@@ -337,7 +337,7 @@ impl Mm {
         *of_frame -= 1;
         mapped.total -= 1;
         if *of_frame == 0 && by_huge == 0 {
-            // The kernel queues it here even when this was the last entry, and freeing takes it off again.
+            // The kernel queues it here even if this was its last entry, and takes it off the queue when it is freed.
             let is_last = mapped.total == 0;
             self.rmap.defer_split(cx, head);
             if is_last {
@@ -348,7 +348,7 @@ impl Mm {
         None
     }
 
-    /// A huge entry goes away; says whether that was the folio's last mapping.
+    /// Counts off a huge entry; returns the folio if this was its last mapping.
     pub(crate) fn unmap_huge(&mut self, cx: &mut Cx, head: Pfn) -> Option<Unmapped> {
         primitive::count_mappings(cx, 1);
         let by_huge = self.count(head) - 1;
@@ -366,13 +366,13 @@ impl Mm {
         None
     }
 
-    /// How many entries map any part of the folio that holds `pfn`.
+    /// Number of entries that map any part of the folio that holds `pfn`.
     pub fn folio_mappings(&self, pfn: Pfn) -> u32 {
         let (head, _) = self.anon_folio(pfn);
         self.count(head) + self.rmap.by_base.get(&head).map_or(0, |mapped| mapped.total)
     }
 
-    /// How many entries map this frame.
+    /// Number of entries that map this frame.
     pub fn frame_mappings(&self, pfn: Pfn) -> u32 {
         let (head, _) = self.anon_folio(pfn);
         let by_base = self.rmap.by_base.get(&head);
@@ -396,7 +396,7 @@ impl Mm {
         }
     }
 
-    /// A frame of a huge page that was taken apart has its own count.
+    /// Sets the map count of a frame of a huge page that was split.
     pub(crate) fn set_base_mappings(&mut self, pfn: Pfn, count: u32) {
         self.set_count(pfn, count);
     }

@@ -1,6 +1,6 @@
 //! Linux: the anonymous side of mm/rmap.c, anon_vma_chain in include/linux/rmap.h (v6.1).
-//! Differs: a frame names the family of processes that may map it, and where; who of them does is found in their page
-//! tables. So it survives that VMAs are split and merged, and costs nothing until it is asked for.
+//! Differs: a frame names the family of processes that may map it, and the page number; the processes that do are found in
+//! their page tables. So splits and merges of VMAs change nothing, and reverse mapping costs nothing until it is used.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// Every address space that uses one memory. Apart from it, so that an operation on one of them may change both.
+/// Every address space of one kernel. Not a part of `Mm`, so that an operation on a space may change both.
 #[derive(Clone, Debug, Default)]
 pub struct Spaces {
-    /// None once the process has ended.
+    /// Address spaces by number; none after the process has ended.
     all: Vec<Option<AddressSpace>>,
     /// Address spaces related by fork, the oldest first.
     families: BTreeMap<FamilyId, Vec<SpaceId>>,
@@ -30,7 +30,7 @@ pub struct Spaces {
 pub struct Mapping {
     /// The address space.
     pub space: SpaceId,
-    /// Where it is.
+    /// The place of the entry.
     pub at: Entry,
 }
 
@@ -39,7 +39,8 @@ fn for_each_entry(space: &AddressSpace, head: Pfn, vpn: Vpn, order: Order, visit
     for_each_that(space, head, vpn, order, Pte::maps, visit);
 }
 
-/// The entries of one address space at a folio's place that are as asked for, given the frame that they would map.
+/// Visits the entries of one address space at a folio's place that fit a test, which is given the entry and the frame that it
+/// would map.
 fn for_each_that(
     space: &AddressSpace,
     head: Pfn,
@@ -67,20 +68,20 @@ fn for_each_that(
     }
 }
 
-/// A place in page tables.
+/// The place of an entry in page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Of a base page.
+    /// The entry of a base page.
     Base(TableId, Vpn),
-    /// Of a huge page.
+    /// The entry of a huge page.
     Huge(PmdSlot),
 }
 
 impl Spaces {
-    /// A process begins.
+    /// Adds the address space of a new process.
     ///
     /// # Panics
-    /// When there have been 2^32 of them.
+    /// When there have been 2^32 processes.
     pub fn add(&mut self, space: AddressSpace) -> SpaceId {
         let id = SpaceId(u32::try_from(self.all.len()).expect("fewer than 2^32 processes"));
         self.families.entry(space.family).or_default().push(id);
@@ -88,10 +89,10 @@ impl Spaces {
         id
     }
 
-    /// A process ends: its address space, for [`AddressSpace::end`].
+    /// Takes the address space of a process that ends, for [`AddressSpace::end`].
     ///
     /// # Panics
-    /// When it has ended before.
+    /// When the process has ended before.
     pub fn take(&mut self, id: SpaceId) -> AddressSpace {
         let space = self.all[id.0 as usize].take().expect("it ends once");
         let members = self.families.get_mut(&space.family).expect("it was added");
@@ -102,36 +103,36 @@ impl Spaces {
         space
     }
 
-    /// One that lives.
+    /// The address space of a process, if it lives.
     #[inline]
     pub fn get(&self, id: SpaceId) -> Option<&AddressSpace> {
         self.all[id.0 as usize].as_ref()
     }
 
-    /// An address space, to be changed.
+    /// The address space of a process, to be changed.
     #[inline]
     pub fn get_mut(&mut self, id: SpaceId) -> Option<&mut AddressSpace> {
         self.all[id.0 as usize].as_mut()
     }
 
-    /// All that live, in the order of creation.
+    /// The address spaces of all living processes, in the order of creation.
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &AddressSpace)> {
         (0..).map(SpaceId).zip(&self.all).filter_map(|(id, space)| Some((id, space.as_ref()?)))
     }
 
-    /// The process that khugepaged knows by a number, if it lives.
+    /// The process that khugepaged knows by this number, if it lives.
     pub(crate) fn registered(&self, number: u64) -> Option<SpaceId> {
         self.iter().find(|(_, space)| space.khugepaged == Some(number)).map(|(id, _)| id)
     }
 
-    /// The first that it knows by this number or a later one.
+    /// The process with the lowest of khugepaged's numbers from this one on.
     pub(crate) fn registered_from(&self, number: u64) -> Option<(u64, SpaceId)> {
         let known = self.iter().filter_map(|(id, space)| Some((space.khugepaged?, id)));
         known.filter(|(its, _)| *its >= number).min()
     }
 
-    /// The entries that map the folio of an anonymous frame, or parts of it (`rmap_walk_anon`): by process, then by page.
-    /// A child that is being forked is not among them yet; a control that takes mappings away finds out by the folio's count.
+    /// The entries that map the folio of an anonymous frame, or parts of it (`rmap_walk_anon`): by process, then by page. A
+    /// child that is being forked is not included yet; a control that unmaps a folio notices that by the folio's map count.
     pub fn mappings(&self, mm: &Mm, head: Pfn) -> Vec<Mapping> {
         let mut found = Vec::new();
         let Frame::Anon { family, vpn, order } = mm.memory.frames.get(head) else { return found };
@@ -142,7 +143,7 @@ impl Spaces {
         found
     }
 
-    /// The entries that name a huge page, or parts of it, as one that is on its way to another frame: by process, then by page.
+    /// The migration entries of a huge page, or of its parts: by process, then by page.
     pub(crate) fn leaving(&self, mm: &Mm, head: Pfn) -> Vec<Mapping> {
         let mut found = Vec::new();
         let Frame::Anon { family, vpn, order } = mm.memory.frames.get(head) else { return found };
@@ -153,8 +154,7 @@ impl Spaces {
         found
     }
 
-    /// Visits the entries of [`Self::mappings`], to read or change them, with the address space of each; says how many there
-    /// were.
+    /// Visits the entries of [`Self::mappings`], each with its address space, to read or change them; returns their number.
     pub(crate) fn visit_mappings(
         &mut self,
         frames: &FrameTable,
@@ -166,7 +166,7 @@ impl Spaces {
         for id in self.families.get(&family).into_iter().flatten() {
             let space = self.all[id.0 as usize].as_mut().expect("members live");
             if order == Order::BASE {
-                // Nearly always.
+                // Nearly always the process maps the base page through a table.
                 if let Pmd::Table(table) = space.tables.pmd_of(vpn)
                     && space.tables.pte(table, vpn).maps(head)
                 {
@@ -185,7 +185,7 @@ impl Spaces {
         found
     }
 
-    /// Visits the entries that map a page of a file, which are where its file is mapped by these families; says how many.
+    /// Visits the entries that map a page of a file, at the places where these families map the file; returns their number.
     pub(crate) fn visit_file_mappings(
         &mut self,
         places: &[(FamilyId, Vpn)],
@@ -207,7 +207,7 @@ impl Spaces {
         found
     }
 
-    /// The wanted entries that map a base page, into a list that is used again: those of its family at its place.
+    /// Collects the entries of a base page's family and page number that fit a test, into a list that is reused.
     pub(crate) fn base_entries(&self, mm: &Mm, page: Pfn, is_wanted: impl Fn(Pte) -> bool, found: &mut Vec<Mapping>) {
         found.clear();
         let Frame::Anon { family, vpn, .. } = mm.memory.frames.get(page) else {
@@ -230,10 +230,10 @@ impl Spaces {
         }
     }
 
-    /// The entry of a mapping.
+    /// The contents of a mapping's entry.
     ///
     /// # Panics
-    /// When its process has ended.
+    /// When the process has ended.
     pub fn entry(&self, mapping: Mapping) -> Pte {
         let space = self.get(mapping.space).expect("the process lives");
         match mapping.at {

@@ -21,31 +21,31 @@ use crate::{
     },
 };
 
-/// Unmapping a range: the VMAs first, so that there are no more faults; then pages; then page tables.
+/// Unmaps a range: first the VMAs, so that there are no more faults; then the pages; then the page tables.
 #[derive(Clone, Debug)]
 pub struct Unmap {
     range: PageRange,
     phase: Phase,
     gather: MmuGather,
-    /// Where the VMAs lived that are no more; from the last.
+    /// The objects of the removed VMAs, to be freed from the last.
     objects: Vec<Object>,
-    /// Parts of files that the VMAs mapped.
+    /// Parts of files that the removed VMAs mapped.
     files: Vec<(FamilyId, FileMap)>,
-    /// Only the pages go, and what is mapped stays so (`MADV_DONTNEED`).
+    /// Only the pages are freed, and the VMAs stay (`MADV_DONTNEED`).
     keeps_vmas: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Cut the VMAs at both ends and take out those between.
+    /// Split the VMAs at both ends of the range, and remove those inside.
     Detach,
-    /// Unmap pages from here on.
+    /// Unmap pages from this one on.
     Zap { from: Vpn },
-    /// All is unmapped and freed: give back what the gather took for itself.
+    /// Everything is unmapped and freed: free the gather's own frames.
     Finish,
-    /// Free the tables that cover nothing else, from here on.
+    /// Free the tables that cover nothing else, from this page on.
     Tables { from: Vpn },
-    /// Give back what the VMAs lived in.
+    /// Free the objects of the removed VMAs.
     Vmas,
 }
 
@@ -62,17 +62,17 @@ impl Unmap {
         }
     }
 
-    /// Gives up the pages of `range`, and keeps its mappings (`zap_page_range_single`). The caller holds the mmap lock for read.
+    /// Frees the pages of `range`, and keeps its VMAs (`zap_page_range_single`). The caller holds the mmap lock for read.
     pub fn discard(range: PageRange) -> Self {
         Self { keeps_vmas: true, ..Self::new(range) }
     }
 
-    /// The end of a process: unmaps everything. [`AddressSpace::end`] does the rest.
+    /// Unmaps everything at the end of a process. [`AddressSpace::end`] does the rest.
     pub fn everything() -> Self {
         Self { gather: MmuGather::of_everything(), ..Self::new(EVERYTHING) }
     }
 
-    /// Goes on until `horizon`, at least by one run of pages.
+    /// Takes a step until `horizon`, at least one run of pages.
     pub fn step(
         &mut self,
         mm: &mut Mm,
@@ -94,7 +94,7 @@ impl Unmap {
         Step::Done(Ok(()))
     }
 
-    /// The beginning of the first step, for a caller that lets readers in after it: takes out the VMAs, and unmaps nothing.
+    /// The first step, for a caller that lets readers in after it: removes the VMAs, and unmaps nothing.
     pub fn begin(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Step<Result<(), Errno>> {
         if self.range.pages() == 0 {
             return Step::Done(Err(Errno::INVAL));
@@ -112,13 +112,13 @@ impl Unmap {
             Ok(Some(removed)) => self.range = removed,
             Err(error) => return Step::Done(Err(error)),
         }
-        // `unmap_region` and `exit_mmap` begin with this.
+        // `unmap_region` and `exit_mmap` drain this CPU's batch first.
         mm.lru_add_drain(cx);
         self.phase = Phase::Zap { from: self.range.start };
         Step::More
     }
 
-    /// One run, or more while the horizon is ahead; says whether it was the last.
+    /// Does one run, or more before the horizon; returns whether it was the last.
     fn run(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> bool {
         if self.gather.is_flushing() {
             self.gather.release_run(mm, cx);
@@ -169,17 +169,17 @@ impl Unmap {
         Holdings { objects: self.objects.clone(), ..self.gather.holdings() }
     }
 
-    /// Are there pages yet that it has to unmap or to free?
+    /// Whether there are pages left to unmap or to free.
     pub fn has_pages_left(&self) -> bool {
         matches!(self.phase, Phase::Zap { .. }) || self.gather.is_flushing()
     }
 
-    /// Are the mappings gone, and only their memory left?
+    /// Whether the VMAs are removed, and only their memory is left.
     pub fn is_detached(&self) -> bool {
         !matches!(self.phase, Phase::Detach)
     }
 
-    /// Frees what the operation holds, all at once; what it has detached stays to be unmapped by [`AddressSpace::exit`].
+    /// Frees what the operation holds; pages of removed VMAs are left to [`AddressSpace::exit`].
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         self.gather.finish(mm, cx);
         while let Some(object) = self.objects.pop() {
@@ -188,7 +188,8 @@ impl Unmap {
         mm.orphan_maps.append(&mut self.files);
     }
 
-    /// From the first to the last page that was mapped; at the end of a process whatever its tables hold.
+    /// Removes the VMAs; returns the range from the first to the last page that was mapped, at the end of a process the range of
+    /// its tables.
     fn detach(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) -> Result<Option<PageRange>, Errno> {
         space.split_vma(mm, cx, self.range.start)?;
         space.split_vma(mm, cx, self.range.end)?;
@@ -205,8 +206,8 @@ impl Unmap {
         Ok(Some(PageRange { start: first.start, end: last.end() }))
     }
 
-    /// Unmaps pages until the horizon or until the gather is full, which begins a flush; where to go on, or nothing at the
-    /// end.
+    /// Unmaps pages until the horizon, or until the gather is full, which begins a flush; returns the page to go on at, or none
+    /// at the end.
     fn zap(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, from: Vpn, horizon: Time) -> Option<Vpn> {
         let mut rest = PageRange { start: from, end: self.range.end };
         // Bound: each turn passes a run of pages.
@@ -232,7 +233,7 @@ impl Unmap {
         None
     }
 
-    /// Unmaps base pages of one table until the horizon; says where it stopped.
+    /// Unmaps base pages of one table until the horizon; returns the page at which it stopped.
     fn zap_table(
         &mut self,
         mm: &mut Mm,
@@ -253,7 +254,7 @@ impl Unmap {
         from
     }
 
-    /// Unmaps a run of base pages, or as many of them as the gather has room for; says where it stopped.
+    /// Unmaps a run of base pages, or as many as the gather has room for; returns the page at which it stopped.
     fn zap_run(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, table: TableId, run: PageRange) -> Vpn {
         let mut stopped = run.end;
         let mut room = Room::Left;
@@ -275,7 +276,7 @@ impl Unmap {
             }
             folios += 1;
             if was.is_migration() {
-                // The migration of the page finds one place less to map it at.
+                // The migration of the page finds one entry less to restore.
                 moving += 1;
                 continue;
             }
@@ -323,7 +324,7 @@ impl Unmap {
         space.tables.free_pte_table(mm, cx, deposit);
         if !huge.is_zero_page() {
             space.rss -= AddressSpace::HUGE_PAGES;
-            // The migration of the page finds one place less to map it at.
+            // The migration of the page finds one entry less to restore.
             if !huge.is_migration()
                 && let Some(folio) = mm.unmap_huge(cx, huge.pfn())
                 && self.gather.take(mm, cx, folio) == Room::None
@@ -334,7 +335,7 @@ impl Unmap {
     }
 }
 
-/// From the first to the last of these entries that maps a page; nothing where none does.
+/// The range from the first to the last present entry; empty if there is none.
 fn present(ptes: &[Pte], start: Vpn) -> PageRange {
     let before = ptes.iter().take_while(|pte| !pte.is_present()).count();
     let behind = ptes[before..].iter().rev().take_while(|pte| !pte.is_present()).count();

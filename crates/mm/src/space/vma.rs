@@ -1,6 +1,6 @@
 //! Linux: mm/mmap.c, mm/madvise.c, include/linux/mm_types.h (v6.1).
-//! Differs: an ordered map for the maple tree; VMAs of files do not merge; of a VMA that is
-//! split, the upper part is always the new one; what ties VMAs to pages, and the tree's nodes, take no memory yet.
+//! Differs: an ordered map instead of the maple tree; VMAs of files do not merge; if a VMA is split, the upper part is
+//! always the new one; `anon_vma`s and nodes of the tree take no memory yet.
 
 pub(crate) mod numab;
 
@@ -17,11 +17,11 @@ use crate::file::page_cache::InodeId;
 // vm.max_map_count, Documentation/admin-guide/sysctl/vm.rst (v6.1).
 const MAX_MAP_COUNT: usize = 65_530;
 
-/// The lowest page that a mapping without an address may get.
+/// The lowest page that the kernel chooses for a mapping.
 // vm.mmap_min_addr, 64 KiB on x86-64 (Documentation/admin-guide/sysctl/vm.rst).
 const LOWEST: Vpn = Vpn(16);
 
-/// A run of pages of one address space.
+/// A range of pages of one address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRange {
     /// First page.
@@ -36,17 +36,17 @@ impl PageRange {
         Self { start, end: start.plus(pages) }
     }
 
-    /// How many pages.
+    /// Number of pages.
     pub const fn pages(self) -> u64 {
         self.end.0 - self.start.0
     }
 
-    /// Is `vpn` one of them?
+    /// Whether `vpn` is in the range.
     pub fn contains(self, vpn: Vpn) -> bool {
         (self.start..self.end).contains(&vpn)
     }
 
-    /// Does it hold all of `other`?
+    /// Whether the range contains all of `other`.
     pub fn covers(self, other: Self) -> bool {
         self.start <= other.start && other.end <= self.end
     }
@@ -55,7 +55,7 @@ impl PageRange {
 /// Advice of a process about huge pages in a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugeAdvice {
-    /// Nothing.
+    /// No advice.
     #[default]
     Default,
     /// `MADV_HUGEPAGE` (VM_HUGEPAGE).
@@ -64,7 +64,7 @@ pub enum HugeAdvice {
     NoHugePage,
 }
 
-/// Does a mapping of `pages` start at a huge page?
+/// Whether a mapping of `pages` is aligned to a huge page.
 fn is_aligned_to_huge(rule: MmapAlign, pages: u64) -> bool {
     let huge = u64::from(Order::HUGE.frames());
     match rule {
@@ -74,7 +74,7 @@ fn is_aligned_to_huge(rule: MmapAlign, pages: u64) -> bool {
     }
 }
 
-/// The tie of a VMA to the anonymous pages faulted in through it; it only decides which VMAs may merge.
+/// The `anon_vma` of a VMA's anonymous pages; here it only decides which VMAs may merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnonVma {
     id: u32,
@@ -85,18 +85,18 @@ pub struct AnonVma {
 /// The part of a file that a VMA maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMap {
-    /// Which.
+    /// The file.
     pub inode: InodeId,
     /// The open file that it was mapped through.
     pub file: u32,
-    /// Pages to add to the index of a page to get its place.
+    /// Page number minus the index of the page in the file.
     pub shift: u64,
-    /// Are stores seen by others?
+    /// Whether stores go to the file (`MAP_SHARED`).
     pub is_shared: bool,
 }
 
 impl FileMap {
-    /// The index of the page that is mapped at a place.
+    /// The index in the file of the page mapped at `vpn`.
     pub const fn index(self, vpn: Vpn) -> u64 {
         vpn.0.wrapping_sub(self.shift)
     }
@@ -107,7 +107,7 @@ impl FileMap {
 pub struct Vma {
     /// First page.
     pub start: Vpn,
-    /// How many pages.
+    /// Number of pages.
     pub pages: u64,
     /// Advice about huge pages.
     pub advice: HugeAdvice,
@@ -115,7 +115,7 @@ pub struct Vma {
     pub anon: Option<AnonVma>,
     /// The part of a file that the VMA maps; none for anonymous memory.
     pub file: Option<FileMap>,
-    /// Where it lives.
+    /// The object that holds the VMA.
     pub object: Object,
 }
 
@@ -130,12 +130,12 @@ impl Vma {
         PageRange::new(self.start, self.pages)
     }
 
-    /// Are they alike but for their ties?
+    /// Whether two VMAs are equal but for their `anon_vma`.
     fn merges_but_for_anon(&self, other: &Self) -> bool {
         self.advice == other.advice && self.file.is_none() && other.file.is_none()
     }
 
-    /// May `self` and the VMA right above it become one?
+    /// Whether this VMA and the one right above may merge.
     fn merges_with(&self, above: &Self) -> bool {
         let anon = match (self.anon, above.anon) {
             (Some(a), Some(b)) => a.id == b.id,
@@ -147,20 +147,20 @@ impl Vma {
     }
 }
 
-/// The VMAs of an address space, by address, with no two that overlap. What every access needs comes last.
+/// The VMAs of an address space, by address; no two overlap. The field that every access needs comes last.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct VmaSet {
-    /// The knowledge that balancing of NUMA has of them.
+    /// State of NUMA balancing for the VMAs.
     pub(crate) numab: NumabStates,
     by_start: BTreeMap<Vpn, Vma>,
     anon_vmas: u32,
-    /// How often any of them has changed: what was found out about one holds as long as this does not move.
+    /// Number of changes of any VMA: facts about a VMA hold until this changes.
     changes: u64,
 }
 
 impl VmaSet {
-    /// Grows with each change of any of them (`vmacache_seqnum`, up to 6.0).
+    /// Grows with each change of any VMA (`vmacache_seqnum`, up to 6.0).
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes
@@ -181,12 +181,12 @@ impl VmaSet {
         self.by_start.values()
     }
 
-    /// How many VMAs there are.
+    /// Number of VMAs.
     pub fn len(&self) -> usize {
         self.by_start.len()
     }
 
-    /// Is nothing mapped?
+    /// Whether there is no VMA.
     pub fn is_empty(&self) -> bool {
         self.by_start.is_empty()
     }
@@ -198,7 +198,7 @@ impl VmaSet {
         below.into_iter().filter(move |_| range.pages() > 0).chain(rest)
     }
 
-    /// All pages that are mapped (`total_vm`).
+    /// Number of pages of all VMAs (`total_vm`).
     pub fn total_pages(&self) -> u64 {
         self.by_start.values().map(|vma| vma.pages).sum()
     }
@@ -215,7 +215,7 @@ impl VmaSet {
         if is_aligned_to_huge(align, pages)
             && let Some(start) = self.highest_gap(base, pages + huge)
         {
-            // One that is aligned already moves to the top of the padded run.
+            // An aligned start moves to the top of the padded run.
             return Some(start.plus(huge).huge_start());
         }
         self.highest_gap(base, pages)
@@ -232,8 +232,8 @@ impl VmaSet {
         top.0.checked_sub(pages).map(Vpn).filter(|start| *start >= LOWEST)
     }
 
-    /// Maps `range`, which is free, as one VMA that lives in a new `object`, or as a part of its neighbours, which may
-    /// leave one of theirs over.
+    /// Maps `range`, which is free: as a VMA in a new `object`, or by extending a neighbour. Joining two neighbours
+    /// leaves one of their objects over.
     pub fn insert(
         &mut self,
         range: PageRange,
@@ -282,8 +282,8 @@ impl VmaSet {
         Ok(())
     }
 
-    /// Makes `at` a border between two VMAs if it lies inside one, and says which one that was. The upper one lives in a
-    /// new `object`.
+    /// Makes `at` a border between two VMAs if it lies inside one, and returns that VMA. The upper one is in a new
+    /// `object`.
     pub fn split_at(
         &mut self,
         at: Vpn,
@@ -302,7 +302,7 @@ impl VmaSet {
         Ok(Some(whole))
     }
 
-    /// Takes out the VMAs inside `range`, which has borders at both ends.
+    /// Removes the VMAs inside `range`, which has borders at both ends.
     pub fn remove(&mut self, range: PageRange) -> Vec<Vma> {
         let starts: Vec<Vpn> = self.overlapping(range).map(|vma| vma.start).collect();
         let removed: Vec<Vma> = starts.iter().filter_map(|start| self.changing().remove(start)).collect();
@@ -313,8 +313,8 @@ impl VmaSet {
         removed
     }
 
-    /// Gives advice about the VMA that is exactly `range`, and merges it with its neighbours where that makes them equal;
-    /// what they no longer need is left over.
+    /// Sets the advice of the VMA that is exactly `range`, and merges it with neighbours that equal it now; returns the
+    /// objects left over.
     pub fn advise(&mut self, range: PageRange, advice: HugeAdvice) -> [Option<Object>; 2] {
         let vma = self.changing().get_mut(&range.start).expect("the range starts a VMA");
         assert_eq!(vma.range(), range, "the range is one VMA");
@@ -322,8 +322,8 @@ impl VmaSet {
         [range.end, range.start].map(|at| self.merge_at(at))
     }
 
-    /// Before the first anonymous page goes into the VMA that holds `vpn`: a neighbour's tie if they could merge, else a
-    /// new one (`__anon_vma_prepare`).
+    /// Gives the VMA that holds `vpn` an `anon_vma` before its first anonymous page: that of a neighbour with which it
+    /// could merge, else a new one (`__anon_vma_prepare`).
     pub fn prepare_anon(&mut self, vpn: Vpn) {
         let vma = *self.find(vpn).expect("a fault has a VMA");
         if vma.anon.is_some() {
@@ -341,7 +341,8 @@ impl VmaSet {
         self.changing().get_mut(&vma.start).expect("found above").anon = Some(anon);
     }
 
-    /// A forked child gets a VMA of its parent's (`dup_mmap`); one with anonymous pages gets a tie of its own.
+    /// Copies a VMA of the parent to a forked child (`dup_mmap`); a VMA with anonymous pages gets an `anon_vma` of its
+    /// own.
     pub fn inherit(&mut self, parents: &Vma, object: Object) {
         let anon = parents.anon.map(|_| {
             self.anon_vmas += 1;
@@ -351,8 +352,8 @@ impl VmaSet {
         assert!(other.is_none(), "{parents:?} is inherited twice");
     }
 
-    /// Where page tables may be freed around `range`, in which nothing is mapped any more: from the end of the VMA below
-    /// to the start of the one above (`free_pgtables`).
+    /// The range in which page tables may be freed once `range` is unmapped: from the end of the VMA below to the start
+    /// of the one above (`free_pgtables`).
     pub fn gap_around(&self, range: PageRange) -> PageRange {
         let below = self.by_start.range(..range.start).next_back().map(|(_, vma)| vma.end());
         let above = self.by_start.range(range.end..).next().map(|(_, vma)| vma.start);
@@ -361,7 +362,7 @@ impl VmaSet {
         gap
     }
 
-    /// Merges the VMA at `at` with the one below, if they are alike; the object that it leaves over.
+    /// Merges the VMA at `at` with the one below, if they are alike; returns the object left over.
     fn merge_at(&mut self, at: Vpn) -> Option<Object> {
         let above = self.by_start.get(&at).copied()?;
         let (_, below) = self.changing().range_mut(..at).next_back()?;

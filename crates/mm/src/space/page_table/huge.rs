@@ -1,5 +1,5 @@
 //! Linux: __split_huge_pmd() and copy_huge_pmd(), mm/huge_memory.c (v6.1).
-//! Differs: the table kept for a split is withdrawn in the same step.
+//! Differs: the table deposited for a split is withdrawn in the same step.
 
 use memory::{alloc::NoMemory, cx::Cx, event::Event, primitive};
 use units::{Order, Vpn};
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl AddressSpace {
-    /// Splits the PMD that maps a huge page across `at`, where a VMA is about to end (`vma_adjust_trans_huge`).
+    /// Splits the PMD entry that maps a huge page across `at`, where a VMA will end (`vma_adjust_trans_huge`).
     pub(crate) fn split_pmd_across(&mut self, mm: &mut Mm, cx: &mut Cx, at: Vpn) {
         if at != at.huge_start()
             && let Some(slot) = self.tables.pmd_slot(at)
@@ -24,17 +24,17 @@ impl AddressSpace {
         }
     }
 
-    /// Maps the base pages of a huge page one by one, through the table kept for this (`__split_huge_pmd_locked`).
+    /// Maps the base pages of a huge page one by one, through its deposited table (`__split_huge_pmd_locked`).
     pub(crate) fn split_pmd(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) {
         let huge = self.split_pmd_unflushed(mm, cx, slot);
-        // Counted in base pages whatever they were (`flush_pmd_tlb_range`).
+        // The flush counts base pages in either case (`flush_pmd_tlb_range`).
         primitive::flush_tlb_range(cx, Self::HUGE_PAGES);
         if mm.memory.variant().thp_splits_at_once && !huge.is_zero_page() {
             mm.split_with_pmd(cx, huge.pfn());
         }
     }
 
-    /// Splits a PMD entry without a flush of the TLB, and returns the old entry.
+    /// Splits a PMD entry without a TLB flush, and returns the old entry.
     pub(crate) fn split_pmd_unflushed(&mut self, mm: &mut Mm, cx: &mut Cx, slot: PmdSlot) -> Pte {
         let Pmd::Huge(huge) = self.tables.pmd(slot) else { unreachable!("only a huge page is split") };
         cx.count(Event::ThpSplitPmd, 1);
@@ -44,7 +44,7 @@ impl AddressSpace {
         }
         primitive::fill_ptes(cx, u64::from(Order::HUGE.frames()));
         self.tables.link_pte_table(cx, slot, table);
-        // One that is on its way is mapped by nobody, and by base entries when it is there.
+        // A huge page that is being migrated has no mappings; after that it has base entries.
         if !huge.is_zero_page() && !huge.is_migration() {
             mm.map_huge_by_base(huge.pfn());
         }

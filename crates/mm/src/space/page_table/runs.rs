@@ -1,43 +1,43 @@
-//! Linux: none; how a range of pages looks to user code.
+//! Linux: none; the pages of a range, as user code meets them.
 //!
-//! Code that goes through memory at a rate asks for pages that are alike, not for one page: a run within a table, or the summary
-//! of a whole table. Both are computed when asked for, and kept until an entry of the table is written; making pages hint
-//! and the faults that follow keep it up themselves.
+//! Code that accesses memory at a rate asks for runs of equal pages, not for one page: a run within a table, or the summary of a
+//! whole table. Both are computed when asked for, and kept until an entry of the table is written; hinting and hinting faults
+//! update the summary themselves.
 
 use units::Pfn;
 
 use super::{ENTRIES, Level, PageTables, PmdSlot, TableId};
 use crate::{Mm, folio::pte::Pte, space::vma::PageRange};
 
-/// Machines with more nodes have no summaries; their tables are looked at run by run.
+/// Most nodes of a machine whose tables have summaries; else tables are looked at run by run.
 pub(crate) const NODES: usize = 8;
 
 /// The summary of a table of base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Summary {
-    /// Pages by position of their node. The zero page is of none.
+    /// Pages by position of their node; the zero page is not counted.
     pub(crate) by_node: [u16; NODES],
-    /// Those where user code shall fault.
+    /// Pages whose entries hint.
     hinting: u16,
-    /// All of them have been read or written through.
+    /// All pages have been accessed.
     is_used: bool,
-    /// All of them may be stored to, and have been.
+    /// All pages are writable, and have been stored to.
     is_written: bool,
 }
 
 impl Summary {
-    /// Can user code go through all 512 pages, and leave no trace that is not there already?
+    /// Whether user code can access all 512 pages without changing an entry.
     pub(crate) fn is_plain(&self, stores: bool) -> bool {
         let is_full = usize::from(self.by_node.iter().sum::<u16>()) == ENTRIES;
         is_full && self.hinting == 0 && self.leaves_no_trace(stores)
     }
 
-    /// Are the entries as the processor would leave them?
+    /// Whether an access leaves the entries unchanged.
     fn leaves_no_trace(&self, stores: bool) -> bool {
         self.is_used && (self.is_written || !stores)
     }
 
-    /// All pages of the table, so many of which are asked about, as one run, if they are all alike and marked.
+    /// All pages of the table as one run of `pages` pages, if they are equal.
     fn as_run(&self, pages: u64, stores: bool) -> Option<Run> {
         let node = self.by_node.iter().position(|of| usize::from(*of) == ENTRIES)?;
         match usize::from(self.hinting) {
@@ -49,15 +49,15 @@ impl Summary {
     }
 }
 
-/// The state in which user code meets a page, and how many pages from there on are the same.
+/// The state in which user code meets a page, and the number of pages from there on in that state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Run {
-    /// Memory of the node at this position; none: the zero page.
+    /// Memory of the node at this position, ready for access; none: the zero page.
     Ready {
         node: Option<usize>,
         pages: u64,
     },
-    /// As `Ready`, behind a hinting fault.
+    /// As `Ready`, but after a hinting fault.
     Hinting {
         node: usize,
         pages: u64,
@@ -66,7 +66,7 @@ pub(crate) enum Run {
 }
 
 impl PageTables {
-    /// The summary of a table; nothing where the machine has more nodes than summaries have room for.
+    /// The summary of a table; none if the machine has too many nodes.
     pub(crate) fn summary(&mut self, mm: &Mm, table: TableId) -> Option<Summary> {
         if mm.memory.nodes().count() > NODES {
             return None;
@@ -75,7 +75,7 @@ impl PageTables {
         Some(*table.summary.get_or_insert_with(|| summarise(mm, &table.entries)))
     }
 
-    /// The run of pages of a table at the beginning of `range`, which lies within it.
+    /// The run of equal pages at the beginning of `range`, which lies within one table.
     pub(crate) fn run(&self, mm: &Mm, table: TableId, range: PageRange, stores: bool) -> Run {
         let known = self.table(table).summary;
         if let Some(run) = known.and_then(|summary| summary.as_run(range.pages(), stores)) {
@@ -103,7 +103,7 @@ impl PageTables {
         }
     }
 
-    /// User code reads or stores through such pages: the processor marks their entries.
+    /// Marks the entries of such pages as used, as the processor does when user code reads or stores.
     pub(crate) fn use_pages(&mut self, table: TableId, pages: PageRange, stores: bool) {
         let table = &mut self.arena[table.0 as usize];
         if table.summary.is_some_and(|summary| summary.leaves_no_trace(stores)) {
@@ -121,7 +121,7 @@ impl PageTables {
         }
     }
 
-    /// User code shall fault at those of these pages of a table that are memory (`change_pte_range`); says how many more do.
+    /// Makes the entries of these pages hint, as far as they map memory (`change_pte_range`); returns the number of new hints.
     pub(crate) fn hint(&mut self, table: TableId, pages: PageRange) -> u64 {
         let table = &mut self.arena[table.0 as usize];
         let mut updated = 0;
@@ -138,17 +138,17 @@ impl PageTables {
         updated.into()
     }
 
-    /// Notes whether one fault will do for all pages of a table that hint (`change_pmd_protnuma`).
+    /// Notes whether one fault clears the hints of all pages of a table (`change_pmd_protnuma`).
     pub(crate) fn hint_all_at_once(&mut self, table: TableId, at_once: bool) {
         self.arena[table.0 as usize].hints_at_once = at_once;
     }
 
-    /// Will one fault do for all of them?
+    /// Whether one fault clears the hints of all pages of a table.
     pub(crate) fn hints_at_once(&self, table: TableId) -> bool {
         self.table(table).hints_at_once
     }
 
-    /// User code has faulted at these pages of a table, all of which hinted (`do_numa_page`).
+    /// Clears the hints of these pages of a table, all of which hinted, after a fault (`do_numa_page`).
     pub(crate) fn clear_hints(&mut self, table: TableId, pages: PageRange) {
         self.changes += 1;
         let table = &mut self.arena[table.0 as usize];
@@ -160,7 +160,7 @@ impl PageTables {
         }
     }
 
-    /// User code shall fault at a huge page (`change_huge_pmd`), or does so no longer.
+    /// Sets or clears the hint of a huge page's entry (`change_huge_pmd`).
     pub(crate) fn hint_huge(&mut self, slot: PmdSlot, hints: bool) {
         self.changes += 1;
         let pte = &mut self.arena[slot.table.0 as usize].entries[slot.index];
@@ -185,7 +185,7 @@ fn summarise(mm: &Mm, entries: &[Pte; ENTRIES]) -> Summary {
     summary
 }
 
-/// The nodes of frames, neighbours of which are mostly asked for one after the other.
+/// The nodes of frames; neighbouring frames are mostly asked for one after the other.
 struct Nodes<'a> {
     mm: &'a Mm,
     /// The pageblock that was asked for last, and its node's position.
