@@ -1,11 +1,11 @@
 //! Linux: mm/swapfile.c, mm/swap_state.c (v5.9 to v6.1).
-//! Differs: one device, whose slots are given out as on a rotating one; no batches of slots for each CPU, no frontswap.
+//! Differs: one device, whose slots are allocated as on a rotating one; no batches of slots for each CPU, no frontswap.
 //!
-//! A page on its way to or from the device is in the swap cache: its folio is known by its slot, and each entry of a page table
-//! that names the slot is counted there. A slot is free when nobody names it and no folio is behind it.
+//! A page on its way to or from the device is in the swap cache: its slot is known by its folio, and counts the page-table
+//! entries that name it. A slot is free when no entry names it and it has no folio.
 //!
-//! Floor 3: this room is the swap cache and its device. Files here use floors 0 to 2 and the room `folio`; a fault that reads
-//! a page back (`fault.rs`) is of floor 5.
+//! Floor 3: this room is the swap cache and its device. Files here use floors 0 to 2 and the room `folio`; a fault that reads a
+//! page back (`fault.rs`) is of floor 5.
 
 mod device;
 mod fault;
@@ -38,31 +38,32 @@ pub struct SwapSpec {
 /// The medium of a swap device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapMedium {
-    /// Something behind a queue: a page is written, or read, some time after it was sent.
+    /// A device with a queue: a page is written, or read, some time after it was submitted.
     Disk {
-        /// From the end of a page's transfer to the interrupt.
+        /// Time from the end of a page's transfer to the interrupt.
         latency: Picos,
-        /// How fast it reads and writes.
+        /// Bytes per second that the device reads and writes.
         bandwidth: BytesPerSecond,
     },
-    /// Memory that is not the kernel's to give (brd, pmem): a page is copied by who writes or reads it (`bdev_write_page`,
+    /// Memory outside the kernel's zones (brd, pmem): the task that writes or reads a page copies it (`bdev_write_page`,
     /// `SWP_SYNCHRONOUS_IO`).
     Memory,
 }
 
-/// Swap: none until [`Mm::swapon`].
+/// The swap device and the swap cache; off until [`Mm::swapon`].
 #[derive(Clone, Debug, Default)]
 pub struct Swap {
     slots: Slots,
-    /// By frame: its slot and one more where it is in the swap cache, and [`WORKINGSET`]. Empty until there is something to
-    /// say: every new folio and every one that is freed asks.
+    /// A word for each frame: its slot plus one while its folio is in the swap cache, and [`WORKINGSET`]. Empty until a bit is
+    /// set, as every new and every freed folio is looked up.
     of_frame: Vec<u32>,
-    /// Of how many frames there will be.
+    /// Number of frames.
     frames: u32,
     device: Device,
-    /// `vm.page-cluster`: 2^this pages are read at once.
+    /// `vm.page-cluster`: 2^this pages are read at a time.
     pub page_cluster: u32,
-    /// Pages read ahead that were used since the last reading (`swapin_readahead_hits`), where that was, and how many it read.
+    /// Pages read ahead that were used since the last read (`swapin_readahead_hits`), the slot of that read, and its number of
+    /// pages.
     read_ahead: ReadAhead,
     /// The contents of each slot, for tests.
     contents: Vec<u64>,
@@ -75,17 +76,17 @@ struct ReadAhead {
     last_pages: u32,
 }
 
-/// A folio that was on the active list before it was reclaimed (`PG_workingset`).
+/// Flag of a folio that was on the active list before it was reclaimed (`PG_workingset`).
 const WORKINGSET: u32 = 1 << 31;
 
 impl Swap {
-    /// Is there a device?
+    /// Whether there is a swap device.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.frames > 0
     }
 
-    /// The word of a frame, to be written. There is a device.
+    /// The word of a frame, to be written; there is a swap device.
     fn word_mut(&mut self, head: Pfn) -> &mut u32 {
         if self.of_frame.is_empty() {
             self.of_frame = vec![0; self.frames as usize];
@@ -95,7 +96,7 @@ impl Swap {
 
     /// Pages that fit on the device.
     pub fn total(&self) -> u64 {
-        // The first is the device's header.
+        // Slot 0 is the device's header.
         u64::from(self.slots.len()).saturating_sub(1)
     }
 
@@ -104,7 +105,7 @@ impl Swap {
         self.slots.free().into()
     }
 
-    /// Is more than half of it taken (`vm_swap_full`)? Then slots go as soon as their page is back.
+    /// Whether more than half of the slots are taken (`vm_swap_full`): then a slot is freed as soon as its page is read.
     pub fn is_full(&self) -> bool {
         self.free() * 2 < self.total()
     }
@@ -126,22 +127,22 @@ impl Swap {
         self.slots.count(slot)
     }
 
-    /// One more entry names a slot (`swap_duplicate`).
+    /// Counts one more entry that names a slot (`swap_duplicate`).
     pub(crate) fn duplicate(&mut self, slot: SwapSlot) {
         self.slots.set_count(slot, self.slots.count(slot) + 1);
     }
 
-    /// Is a folio being written?
+    /// Whether a folio is being written to the device.
     pub fn is_writeback(&self, head: Pfn) -> bool {
         self.slot_of(head).is_some_and(|slot| self.slots.has(slot, SlotFlag::Writeback))
     }
 
-    /// Is a slot taken?
+    /// Whether a slot is taken.
     pub(crate) fn is_taken(&self, slot: SwapSlot) -> bool {
         self.slots.is_taken(slot)
     }
 
-    /// The family and page number of a slot.
+    /// The family and page number of a slot's page.
     pub(crate) fn owner(&self, slot: SwapSlot) -> Owner {
         self.slots.owner(slot)
     }
@@ -154,27 +155,27 @@ impl Swap {
         self.slots.mark(slot, flag, on);
     }
 
-    /// When the device is done with so many more pages than it is by `now`, if it has so many to do.
+    /// When the device will be done with `pages` requests that are under way, if there are any.
     pub(crate) fn done_by(&self, pages: usize) -> Option<Time> {
         self.device.done_by(pages)
     }
 
-    /// When the device has read a page that is being read.
+    /// When the device will have read a page that is being read.
     pub(crate) fn read_by(&self, slot: SwapSlot) -> Time {
         self.device.done_at(self.slots.io(slot))
     }
 
-    /// The next `n`-th write and each `n`-th after it fails: for tests.
+    /// Makes every n-th write fail: for tests.
     pub fn fail_writes(&mut self, every: u32) {
         self.device.fail_every = every;
     }
 
-    /// Makes reads fail, each so many: a task that wants such a page is killed.
+    /// Makes every n-th read fail: a task that needs such a page is killed.
     pub fn fail_reads(&mut self, every: u32) {
         self.device.fail_reads_every = every;
     }
 
-    /// Is it known of a folio that it was in use before it was reclaimed?
+    /// Whether a folio was on the active list before it was reclaimed (`PG_workingset`).
     pub(crate) fn is_workingset(&self, head: Pfn) -> bool {
         self.of_frame.get(head.0 as usize).is_some_and(|word| word & WORKINGSET != 0)
     }
@@ -185,7 +186,7 @@ impl Swap {
         }
     }
 
-    /// A frame becomes a new folio, about which nothing is known.
+    /// Clears the word of a frame that becomes a new folio.
     #[inline]
     pub(crate) fn forget(&mut self, head: Pfn) {
         if let Some(word) = self.of_frame.get_mut(head.0 as usize) {
@@ -199,7 +200,7 @@ impl Swap {
         *word = *word & WORKINGSET | (slot.0 + 1);
     }
 
-    /// The folio of a slot is another one from now on: it was migrated, with its mark of use (`migrate_page_move_mapping`).
+    /// Gives the slot of a folio, and its workingset flag, to the folio's copy after migration (`migrate_page_move_mapping`).
     pub fn migrate(&mut self, from: Pfn, to: Pfn) {
         if !self.of_frame.is_empty() {
             if let Some(slot) = self.slot_of(from) {
@@ -211,10 +212,10 @@ impl Swap {
 }
 
 impl Mm {
-    /// Starts to swap to a device that holds nothing.
+    /// Starts to swap to an empty device.
     ///
     /// # Panics
-    /// When there is one already.
+    /// When there is a swap device already.
     pub fn swapon(&mut self, spec: &SwapSpec) {
         assert!(!self.swap.is_on(), "there is one swap device");
         let pages = u32::try_from(spec.size.0 / Bytes::PAGE.0).expect("a swap device has fewer than 2^32 pages");
@@ -230,7 +231,7 @@ impl Mm {
         };
     }
 
-    /// A folio gets a slot, and is in the swap cache from now on, to be written (`add_to_swap`); false when swap is full.
+    /// Gives a folio a slot: it is in the swap cache from now on, to be written (`add_to_swap`); false if swap is full.
     pub(crate) fn add_to_swap(&mut self, head: Pfn) -> bool {
         let Frame::Anon { family, vpn, order: Order::BASE } = self.memory.frames.get(head) else {
             unreachable!("base pages are swapped")
@@ -241,15 +242,15 @@ impl Mm {
         true
     }
 
-    /// A folio is no longer in the swap cache (`delete_from_swap_cache`). The slot is free unless somebody names it, and
-    /// then remembers `shadow`.
+    /// Takes a folio out of the swap cache (`delete_from_swap_cache`). The slot is freed unless entries name it; then it
+    /// remembers `shadow`.
     pub(crate) fn delete_from_swap_cache(&mut self, head: Pfn, shadow: u32) {
         let slot = self.swap.slot_of(head).expect("it is in the swap cache");
         self.swap.of_frame[head.0 as usize] &= WORKINGSET;
         self.swap.slots.clear_folio(slot, shadow);
     }
 
-    /// Gives up the slot of a folio that only its own mappings want (`folio_free_swap`); says whether.
+    /// Frees the slot of a folio that no entry names (`folio_free_swap`); returns whether it did.
     pub(crate) fn free_swap(&mut self, cx: &mut Cx, head: Pfn) -> bool {
         self.complete_swap_io(cx);
         let Some(slot) = self.swap.slot_of(head) else { return false };
@@ -261,7 +262,8 @@ impl Mm {
         true
     }
 
-    /// A folio has lost its last mapping: it goes, unless it stays in the swap cache for others (`free_swap_cache`).
+    /// Returns a folio that has lost its last mapping, to be freed, unless the swap cache keeps it for others
+    /// (`free_swap_cache`).
     #[inline]
     pub(crate) fn unless_swapped(&mut self, cx: &mut Cx, folio: Unmapped) -> Option<Unmapped> {
         if self.swap.slot_of(folio.head).is_none() { Some(folio) } else { self.leave_swap_cache(cx, folio) }
@@ -272,7 +274,8 @@ impl Mm {
         self.free_swap(cx, folio.head).then_some(folio)
     }
 
-    /// An entry that names a slot goes; so does the folio behind it when nobody else wants it (`free_swap_and_cache`).
+    /// Counts off an entry that names a slot; the folio in the swap cache is dropped if it has no other users
+    /// (`free_swap_and_cache`).
     pub(crate) fn free_swap_entry(&mut self, cx: &mut Cx, slot: SwapSlot) {
         self.swap_free(slot);
         if self.swap.count(slot) == 0
@@ -284,7 +287,7 @@ impl Mm {
         }
     }
 
-    /// An entry that names a slot goes (`swap_free`).
+    /// Counts off an entry that names a slot (`swap_free`).
     pub(crate) fn swap_free(&mut self, slot: SwapSlot) {
         self.swap.slots.set_count(slot, self.swap.count(slot) - 1);
         if self.swap.count(slot) == 0 && self.swap.cached(slot).is_none() {
@@ -292,8 +295,8 @@ impl Mm {
         }
     }
 
-    /// Sends a folio of the swap cache to the device (`swap_writepage`). It is clean when it is done, unless that fails; on
-    /// memory it is done at once.
+    /// Sends a folio of the swap cache to the device (`swap_writepage`). The folio is clean when that is done, unless it fails;
+    /// a device that is memory is done at once.
     pub(crate) fn write_swap(&mut self, cx: &mut Cx, head: Pfn) {
         let slot = self.swap.slot_of(head).expect("it is in the swap cache");
         self.swap.mark(slot, SlotFlag::Dirty, false);
@@ -310,8 +313,8 @@ impl Mm {
         self.swap.slots.set_io(slot, io);
     }
 
-    /// A new frame, just allocated, is to hold what a slot holds: it is in the swap cache, and locked until the device has
-    /// read it (`__read_swap_cache_async`, `swap_readpage`).
+    /// Puts a newly allocated frame into the swap cache for a slot, locked until the device has read the page
+    /// (`__read_swap_cache_async`, `swap_readpage`).
     fn read_swap(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn) {
         let shadow = self.swap.slots.shadow(slot);
         self.fill_from_swap(cx, slot, head, shadow);
@@ -326,8 +329,8 @@ impl Mm {
         self.lru_add(cx, head, Order::BASE);
     }
 
-    /// Reads a page without the swap cache: no other task wants it, and the device has it here at once. False when it cannot be
-    /// read; then nothing is done.
+    /// Reads a page past the swap cache, for the only task that wants it, from a device that is memory. Returns false and
+    /// changes nothing if the page cannot be read.
     fn read_swap_alone(&mut self, cx: &mut Cx, slot: SwapSlot, head: Pfn) -> bool {
         let failed = self.swap.device.read_at_once(cx);
         if failed.expect("a device with a queue is read through the swap cache") {
@@ -355,13 +358,13 @@ impl Mm {
         }
     }
 
-    /// Will a request be done by an instant?
+    /// Whether a request will be done by `at`.
     pub(crate) fn is_swap_io_due(&self, at: Time) -> bool {
         self.swap.device.is_done(at)
     }
 
-    /// Completes requests that the device has done by now (`end_swap_bio_write`, `end_swap_bio_read`): pages read can be used,
-    /// and those written go to the tail of their list, if reclaim wants them gone.
+    /// Completes requests that the device has done by now (`end_swap_bio_write`, `end_swap_bio_read`): pages read become
+    /// usable, pages written go to the tail of their list, if reclaim wants to free them.
     #[inline]
     pub(crate) fn complete_swap_io(&mut self, cx: &mut Cx) {
         if self.swap.device.is_done(cx.now()) {
@@ -372,7 +375,7 @@ impl Mm {
     #[cold]
     fn complete_io(&mut self, cx: &mut Cx) {
         let now = cx.now();
-        // Bound: what was sent.
+        // Bound: the requests that were submitted.
         while let Some(Io { slot, is_write, failed, .. }) = self.swap.device.next_done(now) {
             let head = self.swap.cached(slot).expect("a folio under I/O stays in the swap cache");
             if is_write {
@@ -384,7 +387,8 @@ impl Mm {
         }
     }
 
-    /// A folio is written, or cannot be (`end_page_writeback`). One that reclaim still holds is on no list to be rotated.
+    /// Ends the writeback of a folio, with or without success (`end_page_writeback`). A folio that reclaim still holds is on no
+    /// list and is not rotated.
     fn end_swap_write(&mut self, cx: &mut Cx, head: Pfn, slot: SwapSlot, failed: bool) {
         self.swap.mark(slot, SlotFlag::Writeback, false);
         let is_wanted_gone = self.swap.has(slot, SlotFlag::Reclaim);
@@ -400,7 +404,7 @@ impl Mm {
     }
 }
 
-/// The family that may map the page of a slot, and where.
+/// The family that may map a slot's page, and the page number.
 pub(crate) type Owner = (FamilyId, Vpn);
 
 #[cfg(test)]

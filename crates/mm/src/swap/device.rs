@@ -1,5 +1,5 @@
 //! Linux: mm/page_io.c, bdev_write_page() and bdev_read_page() in block/bdev.c (v6.1), and what is below it.
-//! Differs: one page after the other in the order of arrival, whatever is read or written; requests are not merged.
+//! Differs: one page after the other in the order of arrival, reads and writes alike; requests are not merged.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use units::{Bytes, Picos, Time};
 use super::{SwapMedium, SwapSpec};
 use crate::folio::pte::SwapSlot;
 
-/// A page that is being read or written.
+/// A request to read or write a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Io {
     done: Time,
     pub(super) slot: SwapSlot,
     pub(super) is_write: bool,
-    /// The page cannot be written, or read.
+    /// The page cannot be read, or written.
     pub(super) failed: bool,
 }
 
-/// The device: it knows until when it is busy.
+/// The swap device, which knows until when it is busy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Device {
     /// The device has no queue: a task that reads or writes copies the page.
@@ -27,15 +27,15 @@ pub(super) struct Device {
     free_at: Time,
     latency: Picos,
     per_page: Picos,
-    /// Requests that were sent and have not ended, in the order in which they end.
+    /// Requests under way, in the order in which they end.
     queue: VecDeque<Io>,
-    /// The number of the first of them; all are numbered in the order in which they were sent.
+    /// The number of the first request in the queue; requests are numbered as they are submitted.
     first: u32,
     writes: u32,
-    /// Each so many writes one fails; 0 is never.
+    /// Every n-th write fails; 0 is never.
     pub(super) fail_every: u32,
     reads: u32,
-    /// Each so many reads one fails; 0 is never.
+    /// Every n-th read fails; 0 is never.
     pub(super) fail_reads_every: u32,
 }
 
@@ -49,13 +49,13 @@ impl Device {
         }
     }
 
-    /// Is a page there, or here, as soon as that is asked (`SWP_SYNCHRONOUS_IO`)?
+    /// Whether pages are read and written at once (`SWP_SYNCHRONOUS_IO`).
     #[inline]
     pub(super) fn is_memory(&self) -> bool {
         self.is_memory
     }
 
-    /// Writes a page if that can be done at once; whether it failed.
+    /// Writes a page if the device does that at once; returns whether it failed.
     pub(super) fn write_at_once(&mut self, cx: &mut Cx) -> Option<bool> {
         self.is_memory.then(|| {
             primitive::swap_io(cx);
@@ -64,7 +64,7 @@ impl Device {
         })
     }
 
-    /// Reads a page if that can be done at once; whether it failed.
+    /// Reads a page if the device does that at once; returns whether it failed.
     pub(super) fn read_at_once(&mut self, cx: &mut Cx) -> Option<bool> {
         self.is_memory.then(|| {
             primitive::swap_io(cx);
@@ -83,7 +83,7 @@ impl Device {
         self.fail_every > 0 && self.writes.is_multiple_of(self.fail_every)
     }
 
-    /// Sends a page; its number.
+    /// Submits a request for a page; returns its number.
     pub(super) fn submit(&mut self, cx: &mut Cx, slot: SwapSlot, is_write: bool) -> u32 {
         primitive::swap_io(cx);
         self.free_at = self.free_at.max(cx.now()) + self.per_page;
@@ -92,25 +92,25 @@ impl Device {
         self.first.wrapping_add(u32::try_from(self.queue.len() - 1).expect("fewer than slots"))
     }
 
-    /// Has anything ended?
+    /// Whether a request has ended.
     #[inline]
     pub(super) fn is_done(&self, now: Time) -> bool {
         self.queue.front().is_some_and(|io| io.done <= now)
     }
 
-    /// The next that has.
+    /// Takes the next request that has ended.
     pub(super) fn next_done(&mut self, now: Time) -> Option<Io> {
         let done = self.queue.pop_front_if(|io| io.done <= now)?;
         self.first = self.first.wrapping_add(1);
         Some(done)
     }
 
-    /// When the one with this number ends; long ago if it has.
+    /// When the request with this number ends; time 0 if it has ended.
     pub(super) fn done_at(&self, number: u32) -> Time {
         self.queue.get(number.wrapping_sub(self.first) as usize).map_or(Time(0), |io| io.done)
     }
 
-    /// When so many more have ended, or all.
+    /// When `pages` more requests have ended, or all.
     pub(super) fn done_by(&self, pages: usize) -> Option<Time> {
         self.queue.get(pages.saturating_sub(1)).or(self.queue.back()).map(|io| io.done)
     }

@@ -18,25 +18,25 @@ use crate::{
     },
 };
 
-/// A page on its way back from swap.
+/// A fault on a page that is in swap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SwapIn {
-    /// Which slots are still to be read, and for the sake of which one.
+    /// The slots still to be read, and the slot of the page that the fault needs.
     reading: Option<(Range<u32>, SwapSlot)>,
-    /// There was no memory for that one.
+    /// There was no memory for the page that the fault needs.
     has_failed: bool,
 }
 
-/// The result of a step.
+/// The result of a step of such a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Went {
-    /// The fault has asked for memory, and goes on when there is some.
+    /// The fault has asked for memory, and goes on when there is an answer.
     Asked,
-    /// The device is at it. The fault is to begin again then.
+    /// The device reads the page; the fault begins again at this instant.
     Waits(Time),
     /// The page is mapped.
     Mapped,
-    /// There is nothing more to do, or no memory for it.
+    /// The fault is over: the page has gone meanwhile, or there is no memory.
     Ended(FaultDone),
 }
 
@@ -80,7 +80,8 @@ impl SwapIn {
         Went::Mapped
     }
 
-    /// Has the device read what is not in memory yet; then waits for the page that is wanted, unless it is here at once.
+    /// Submits reads for the pages that are not in memory yet; then waits for the page that the fault needs, unless it is already
+    /// there.
     fn read(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<Went> {
         let Some((slots, wanted)) = &mut self.reading else { unreachable!("begun by the caller") };
         let request = AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu()));
@@ -103,7 +104,7 @@ impl SwapIn {
             slots.start = at + 1;
         }
         if mm.swap.cached(*wanted).is_none() {
-            // It may have gone again while memory was asked for; then the access is tried again.
+            // The page may have gone again while memory was asked for; then the access is tried again.
             return Some(Went::Ended(if self.has_failed { FaultDone::OutOfMemory } else { FaultDone::Handled }));
         }
         cx.major_fault();
@@ -112,14 +113,14 @@ impl SwapIn {
     }
 }
 
-/// The slot that an entry names, if it still does.
+/// The slot that the entry of a page names, if it still names one.
 fn swapped(space: &AddressSpace, vpn: Vpn) -> Option<(TableId, SwapSlot)> {
     let Pmd::Table(table) = space.tables.pmd_of(vpn) else { return None };
     Some((table, space.tables.pte(table, vpn).swap_slot()?))
 }
 
 impl super::Swap {
-    /// The slots around a page that are read with it (`swapin_nr_pages`): as many as reading ahead was of use lately.
+    /// The slots around a page that are read with it (`swapin_nr_pages`): more of them if reading ahead was of use lately.
     fn read_ahead_of(&mut self, slot: SwapSlot) -> Range<u32> {
         let most = 1 << self.page_cluster;
         let ahead = &mut self.read_ahead;
@@ -128,7 +129,7 @@ impl super::Swap {
         let wanted = match hits {
             0 if is_next => 2,
             0 => 1,
-            // At least 4, at most all.
+            // At least 4, at most 2^`page_cluster`.
             hits => (hits + 2).next_power_of_two().max(4),
         };
         let pages = wanted.min(most).max(ahead.last_pages / 2).max(1);
@@ -142,7 +143,7 @@ impl super::Swap {
 }
 
 impl Mm {
-    /// Brings a page back that no other process wants from a device that is memory, without the swap cache and what is around it.
+    /// Reads a page that no other process wants from a device that is memory, past the swap cache and without its neighbours.
     fn swap_in_alone(
         &mut self,
         space: &mut AddressSpace,
@@ -166,7 +167,7 @@ impl Mm {
         Went::Mapped
     }
 
-    /// Maps a page that is back, and gives up its slot where it is of no more use.
+    /// Maps a page that was read, and frees its slot if that is of no more use.
     fn map_swapped(
         &mut self,
         space: &mut AddressSpace,

@@ -1,5 +1,5 @@
 //! Linux: swap_map and scan_swap_map_slots() in mm/swapfile.c (v6.1).
-//! Differs: a slot also remembers whose page it holds, which the kernel finds in page tables.
+//! Differs: a slot also remembers the family and page number of its page, which the kernel finds in page tables.
 
 use memory::frame::{FamilyId, NIL};
 use units::{Pfn, Vpn};
@@ -7,14 +7,14 @@ use units::{Pfn, Vpn};
 use super::Owner;
 use crate::folio::pte::SwapSlot;
 
-/// Facts about a folio in the swap cache.
+/// A flag of a folio in the swap cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotFlag {
-    /// The device does not hold what the folio holds (`PG_dirty`).
+    /// The device does not hold the folio's contents (`PG_dirty`).
     Dirty,
-    /// The device is writing it (`PG_writeback`).
+    /// The device is writing the folio (`PG_writeback`).
     Writeback,
-    /// Reclaim wants it gone when that is done (`PG_reclaim`).
+    /// Reclaim frees the folio after writeback (`PG_reclaim`).
     Reclaim,
     /// The folio was read ahead, and not used yet (`PG_readahead`).
     ReadAhead,
@@ -31,11 +31,11 @@ const FAMILY_SHIFT: u32 = 36;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Family and page number.
+    /// Family and page number of the slot's page.
     owner: u64,
-    /// The folio in the swap cache; else the shadow of the last one.
+    /// The folio in the swap cache; else the shadow of the last folio.
     folio: u32,
-    /// The last input or output, by the device's count.
+    /// Number of the last request, as the device counts.
     io: u32,
     count: u16,
     flags: u8,
@@ -45,16 +45,17 @@ impl Slot {
     const FREE: Self = Self { owner: 0, folio: 0, io: 0, count: 0, flags: 0 };
 }
 
-/// All slots of a device. A device may be many times as large as memory: what is known of a cluster takes room once one of its
-/// slots is taken.
+/// All slots of a device. A device may be many times as large as memory: the slots of a cluster take room once one of them is
+/// taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots {
     count: u32,
     clusters: Vec<Option<Box<[Slot; CLUSTER as usize]>>>,
-    /// A bit for each, set when it is taken.
+    /// One bit per slot, set if the slot is taken.
     taken: Vec<u64>,
     free: u32,
-    /// Where to look next (`cluster_next`), and how many more there before another empty run is looked for (`cluster_nr`).
+    /// The slot to try next (`cluster_next`), and the slots left there before another empty run is searched for
+    /// (`cluster_nr`).
     next: u32,
     left: u32,
 }
@@ -64,7 +65,7 @@ impl Slots {
         let words = (count as usize).div_ceil(64);
         let clusters = vec![None; count.div_ceil(CLUSTER) as usize];
         let mut slots = Self { count, clusters, taken: vec![0; words], free: count - 1, next: 0, left: 0 };
-        // The header.
+        // The device's header.
         slots.set_taken(0, true);
         for beyond in count..u32::try_from(words * 64).expect("as few as slots") {
             slots.set_taken(beyond, true);
@@ -80,7 +81,7 @@ impl Slots {
         self.free
     }
 
-    /// The state of a slot; one of a cluster that was never used is free.
+    /// The state of a slot; a slot of an unused cluster is free.
     fn at(&self, slot: SwapSlot) -> Slot {
         let cluster = &self.clusters[(slot.0 / CLUSTER) as usize];
         cluster.as_ref().map_or(Slot::FREE, |slots| slots[(slot.0 % CLUSTER) as usize])
@@ -92,7 +93,7 @@ impl Slots {
         &mut cluster.get_or_insert_with(|| Box::new([Slot::FREE; CLUSTER as usize]))[(slot.0 % CLUSTER) as usize]
     }
 
-    /// A free slot, to hold a page of `family` at `vpn`.
+    /// Takes a free slot for the page of `family` at `vpn`.
     pub(super) fn take(&mut self, family: FamilyId, vpn: Vpn) -> Option<SwapSlot> {
         if self.free == 0 {
             return None;
@@ -114,7 +115,7 @@ impl Slots {
         Some(SwapSlot(at))
     }
 
-    /// A slot that no entry names, and that has no folio, is free again.
+    /// Frees a slot that no entry names and that has no folio.
     pub(super) fn give(&mut self, slot: SwapSlot) {
         let state = self.at_mut(slot);
         assert!(state.count == 0 && state.flags & IN_CACHE == 0, "{slot:?} is given back, but {state:?}");
@@ -123,7 +124,7 @@ impl Slots {
         self.free += 1;
     }
 
-    /// Is it taken? Beyond the end all are.
+    /// Whether a slot is taken; slots beyond the end count as taken.
     pub(super) fn is_taken(&self, slot: SwapSlot) -> bool {
         self.taken[slot.0 as usize / 64] >> (slot.0 % 64) & 1 != 0
     }
@@ -153,7 +154,7 @@ impl Slots {
         (state.folio, state.flags) = (head.0, state.flags | IN_CACHE);
     }
 
-    /// The folio leaves the swap cache, and with it what was known of it.
+    /// Takes the folio out of the swap cache, with its flags.
     pub(super) fn clear_folio(&mut self, slot: SwapSlot, shadow: u32) {
         let state = self.at_mut(slot);
         (state.folio, state.flags) = (shadow, 0);
@@ -162,7 +163,7 @@ impl Slots {
         }
     }
 
-    /// The shadow of the last folio, while there is none.
+    /// The shadow of the slot's last folio, while it has none.
     pub(super) fn shadow(&self, slot: SwapSlot) -> u32 {
         self.at(slot).folio
     }
@@ -184,7 +185,7 @@ impl Slots {
         self.at_mut(slot).io = io;
     }
 
-    /// How many slots there is room for.
+    /// Number of slots that take room.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
         self.clusters.iter().flatten().map(|slots| slots.len()).sum()
