@@ -2,7 +2,7 @@
 //! Differs: one file system, on one disk.
 //!
 //! Floor 3: files and the disk under them. Files here use floors 0 to 2 and the rooms `folio` and `swap`. Begin with
-//! `page_cache.rs`, which says what a read and a write do.
+//! `page_cache.rs`: reads and writes.
 
 pub mod disk;
 pub mod page_cache;

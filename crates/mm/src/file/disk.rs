@@ -1,6 +1,6 @@
 //! Linux: block/blk-mq.c, block/blk-core.c (v6.1), and the driver below.
-//! Differs: one queue, in the order of arrival; a device without moving parts: what a request takes is in proportion to its
-//! length, and the next one begins when it is transferred. One that is memory (pmem) has no queue.
+//! Differs: one queue, in the order of arrival; a device without moving parts: the time of a request is in proportion to its
+//! length, and the next request begins when it is transferred. A disk that is memory (pmem) has no queue.
 
 use std::collections::VecDeque;
 
@@ -15,15 +15,15 @@ const PAGES_MAX: u32 = 256;
 pub struct DiskSpec {
     /// The room for all files together.
     pub size: Bytes,
-    /// From the end of a request's transfer to its interrupt.
+    /// Time from the end of a request's transfer to its interrupt.
     pub latency: Picos,
-    /// How fast it reads and writes.
+    /// Bytes per second that the disk reads and writes.
     pub bandwidth: BytesPerSecond,
-    /// Requests that are under way at most; who sends more waits.
+    /// Most requests that are under way; a task that sends more waits.
     pub depth: u32,
     /// The medium of the disk.
     pub medium: DiskMedium,
-    /// How its files are laid out.
+    /// The file system, which decides how files are laid out.
     pub filesystem: Filesystem,
 }
 
@@ -41,12 +41,13 @@ pub enum Filesystem {
 pub enum DiskMedium {
     /// Something behind a queue, with latency, bandwidth and depth.
     Queue,
-    /// Memory that is not the kernel's to give: who sends a request copies its pages, and it is done (`pmem_submit_bio`).
+    /// Memory outside the kernel's zones: the task that sends a request copies its pages, and the request is done
+    /// (`pmem_submit_bio`).
     Memory,
 }
 
 impl Default for DiskSpec {
-    /// As large as needed, and a virtio disk on a solid-state one: assumed.
+    /// A disk as large as needed: a virtio disk on a solid-state one, with assumed figures.
     fn default() -> Self {
         let bandwidth = BytesPerSecond::new(Bytes::mib(400)).expect("more than nothing");
         Self {
@@ -60,21 +61,21 @@ impl Default for DiskSpec {
     }
 }
 
-/// Pages that follow each other, on their way to the disk or from it.
+/// A request to read or write pages that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request<T> {
     /// The owner of the pages.
     pub(crate) of: T,
-    /// The first of them.
+    /// Index of the first page.
     pub(crate) index: u64,
     pub(crate) pages: u32,
     pub(crate) is_write: bool,
-    /// The request comes back with an error.
+    /// The request ends with an error.
     pub(crate) failed: bool,
     done: Time,
 }
 
-/// The last request of a disk that is memory, up to an index.
+/// The last request of a disk that is memory, with the index at its end.
 #[derive(Clone, Copy, Debug)]
 struct Copied<T> {
     of: T,
@@ -83,19 +84,19 @@ struct Copied<T> {
     is_write: bool,
 }
 
-/// The disk: it knows until when it is busy.
+/// The disk, which knows until when it is busy.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk<T> {
     spec: DiskSpec,
     per_page: Picos,
     free_at: Time,
-    /// Requests that were sent and have not ended, in the order in which they end.
+    /// Requests under way, in the order in which they end.
     queue: VecDeque<Request<T>>,
     requests: u32,
     last: Option<Copied<T>>,
-    /// Each so many requests one fails; 0 is never.
+    /// Every n-th request fails; 0 is never.
     pub(crate) fail_every: u32,
-    /// Times as long as its specification says that it takes.
+    /// Factor on the times of the specification, for tests.
     pub(crate) slowdown: u64,
 }
 
@@ -115,23 +116,23 @@ impl<T: Copy + PartialEq> Disk<T> {
         self.spec.filesystem
     }
 
-    /// Is a request done as soon as it is sent?
+    /// Whether a request is done as soon as it is sent.
     pub(crate) fn is_memory(&self) -> bool {
         self.spec.medium == DiskMedium::Memory
     }
 
-    /// Requests on their way.
+    /// Number of requests under way.
     pub(crate) fn requests(&self) -> usize {
         self.queue.len()
     }
 
-    /// Until when its queue is full, if it is.
+    /// Until when the disk's queue is full, if it is.
     pub(crate) fn full_until(&self) -> Option<Time> {
         let depth = self.spec.depth as usize;
         self.queue.len().checked_sub(depth).and_then(|over| self.queue.get(over)).map(|request| request.done)
     }
 
-    /// Sends a request; when it will have ended.
+    /// Sends a request; returns when it will end.
     pub(crate) fn submit(&mut self, cx: &mut Cx, of: T, (index, pages): (u64, u32), is_write: bool) -> Time {
         cx.count(if is_write { Event::Pgpgout } else { Event::Pgpgin }, u64::from(pages) * (Bytes::PAGE.0 >> 10));
         if self.is_memory() {
@@ -154,8 +155,8 @@ impl<T: Copy + PartialEq> Disk<T> {
         done
     }
 
-    /// A request of a disk that is memory. Pages that follow those of the last one came with it (`struct bio`); a block of the
-    /// journal has the last index there is.
+    /// Does a request of a disk that is memory. Pages that follow those of the last request came with it (`struct bio`); a
+    /// block of the journal has the largest index.
     fn copy(&mut self, cx: &mut Cx, of: T, (index, pages): (u64, u32), is_write: bool) -> Time {
         let follows = |last: &Copied<T>| last.of == of && last.is_write == is_write && last.end == index;
         let before = self.last.filter(follows).map_or(0, |last| last.pages);
@@ -176,7 +177,7 @@ impl<T: Copy + PartialEq> Disk<T> {
         self.queue.push_back(Request { failed, ..request });
     }
 
-    /// Has anything ended?
+    /// Whether a request has ended.
     #[inline]
     pub(crate) fn is_done(&self, now: Time) -> bool {
         self.queue.front().is_some_and(|request| request.done <= now)
@@ -187,19 +188,19 @@ impl<T: Copy + PartialEq> Disk<T> {
         self.queue.front().map(|request| request.done)
     }
 
-    /// The next that has.
+    /// Takes the next request that has ended.
     pub(crate) fn next_done(&mut self, now: Time) -> Option<Request<T>> {
         self.queue.pop_front_if(|request| request.done <= now)
     }
 
-    /// When a read is done, if there is one of this file that holds these pages.
+    /// When a read ends that fits `is_it`, if there is one under way.
     pub(crate) fn read_by(&self, is_it: impl Fn(T, u64, u64) -> bool) -> Option<Time> {
         let mut reads = self.queue.iter().filter(|request| !request.is_write);
         reads.find(|read| is_it(read.of, read.index, read.pages.into())).map(|read| read.done)
     }
 
-    /// Until when its queue has too many writes, if it has (`bdi_write_congested`): from seven eighths of its depth on, until
-    /// there are a sixteenth less (`blk_queue_congestion_threshold`, block/blk-core.c, v4.1).
+    /// Until when the disk has too many writes, if it has (`bdi_write_congested`): from 7/8 of its depth on, until there are
+    /// 1/16 fewer (`blk_queue_congestion_threshold`, block/blk-core.c, v4.1).
     pub(crate) fn congested_until(&self) -> Option<Time> {
         let depth = self.spec.depth as usize;
         let (on, off) = (depth - depth / 8 + 1, depth.saturating_sub(depth / 8 + depth / 16 + 1));
@@ -208,7 +209,7 @@ impl<T: Copy + PartialEq> Disk<T> {
         if count < on { None } else { writes.map(|request| request.done).nth(count - off) }
     }
 
-    /// When so many more pages have been written, or all.
+    /// When `pages` more pages will have been written, or all.
     pub(crate) fn written_by(&self, pages: u64) -> Option<Time> {
         let mut left = pages;
         let writes = self.queue.iter().filter(|request| request.is_write);
@@ -236,7 +237,7 @@ mod tests {
         let (prices, mut counters) = (Prices::free(), Counters::default());
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
         let mut disk = Disk::new(DiskSpec { depth: 16, ..DiskSpec::default() });
-        // Reads do not count.
+        // Reads do not count as congestion.
         let mut done = Vec::new();
         for at in 0..20 {
             disk.submit(&mut cx, 0, (at * 10, 1), false);
@@ -245,7 +246,7 @@ mod tests {
             assert_eq!(disk.congested_until(), None, "{at} writes");
             done.push(disk.submit(&mut cx, 1, (at * 10, 1), true));
         }
-        // 15 are on; with the fourth done there are fewer than 12.
+        // 15 writes are under way; when the fourth has ended there are fewer than 12.
         assert_eq!(disk.congested_until(), Some(done[3]));
         disk.submit(&mut cx, 1, (1000, 1), true);
         assert_eq!(disk.congested_until(), Some(done[4]));

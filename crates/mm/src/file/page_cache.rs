@@ -1,10 +1,10 @@
 //! Linux: mm/filemap.c, mm/truncate.c, mm/page-writeback.c, mm/readahead.c, fs/buffer.c, fs/inode.c, fs/dcache.c and, as far
 //! as memory sees it, fs/ext4 (v6.1).
 //! Differs: one file system on one disk, with blocks of one page; delayed allocation, one extent for each file; base pages only;
-//! who writes a file does not lock it against others.
+//! a task that writes a file does not lock it against others.
 //!
-//! A file's pages are known by inode and index; a frame of the cache names them the other way round. A page leaves the cache
-//! when the file is cut short or gone, or when reclaim takes it.
+//! A file's pages are found by inode and index; a frame of the cache has the segment and index of its page. A page leaves the
+//! cache when the file is truncated or removed, or when reclaim takes it.
 
 mod balance;
 mod bio;
@@ -62,16 +62,16 @@ pub use operation::{FileAnswer, FileOperation, FileRequest};
 pub(crate) use shrink::LeftOfInodes;
 pub use write::Blocks;
 
-/// Frames of a zone that belong to files, by what they are.
+/// Numbers of a zone's frames that belong to files, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounts {
-    /// All of them (`nr_file_pages`).
+    /// All frames of files (`nr_file_pages`).
     pub pages: u64,
-    /// Those that are mapped (`nr_mapped`).
+    /// Frames that are mapped (`nr_mapped`).
     pub mapped: u64,
-    /// Those that the disk does not have (`nr_dirty`).
+    /// Frames whose contents the disk does not have (`nr_dirty`).
     pub dirty: u64,
-    /// Those that are being written (`nr_writeback`).
+    /// Frames that are being written (`nr_writeback`).
     pub writeback: u64,
 }
 
@@ -84,7 +84,7 @@ struct Open {
     has_descriptor: bool,
     /// VMAs that map it.
     maps: u32,
-    /// How reads went so far (`struct file_ra_state`).
+    /// The read-ahead state (`struct file_ra_state`).
     read_ahead: read::ReadAhead,
 }
 
@@ -92,7 +92,7 @@ struct Open {
 #[expect(clippy::disallowed_types, reason = "names are looked up and never gone through: their order decides nothing")]
 type Names = std::collections::HashMap<Box<str>, InodeId, BuildHasherDefault<DefaultHasher>>;
 
-/// Files: their pages, inodes and names, and the disk that they are on.
+/// The page cache: files with their pages, inodes and names, and the disk that they are on.
 #[derive(Clone, Debug)]
 pub struct PageCache {
     inodes: Vec<Option<Inode>>,
@@ -105,29 +105,29 @@ pub struct PageCache {
     free_files: BinaryHeap<Reverse<u32>>,
     nodes: Nodes,
     disk: Disk<InodeId>,
-    /// The bios of each request, as they are in its queue.
+    /// The bios of each request, in the order of the disk's queue.
     bios: VecDeque<Vec<Object>>,
     counts: PerZone<FileCounts>,
-    /// Blocks of the disk that are taken, or promised to dirty pages.
+    /// Blocks of the disk that are allocated, or promised to dirty pages.
     blocks_used: u64,
-    /// Dentries that are not in use, and inodes without a dentry, by node.
+    /// Unused dentries, and inodes without a dentry, by node.
     dentries: PerNode<Ordered<InodeId>>,
     idle: PerNode<Ordered<InodeId>>,
-    /// Inodes with dirty pages, by when they became so.
+    /// Inodes with dirty pages, in the order in which they became dirty.
     dirty: Ordered<InodeId>,
     flusher: Flusher,
     balancing: Balancing,
-    /// By task.
+    /// Pages dirtied by each task since it last paused.
     dirtiers: BTreeMap<ControlId, TaskDirty>,
-    /// Metadata, where the disk has XFS.
+    /// Metadata, if the disk has XFS.
     xfs: xfs::Xfs,
-    /// And where it has ext4.
+    /// Metadata, if the disk has ext4.
     ext4: ext4::Ext4,
-    /// `vm.dirty_ratio` and its like.
+    /// `vm.dirty_ratio` and the other settings.
     settings: FileSettings,
 }
 
-/// The settings that files depend on, by their names in /proc/sys/vm.
+/// The settings of the page cache, by their names in /proc/sys/vm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileSettings {
     dirty_ratio: u64,
@@ -176,12 +176,12 @@ impl PageCache {
         }
     }
 
-    /// A write to `vm.dirty_ratio` and its like.
+    /// Applies a write to `vm.dirty_ratio` or another setting.
     pub(crate) fn apply_settings(&mut self, settings: &Settings) {
         self.settings = FileSettings::of(settings);
     }
 
-    /// Frames of a zone that belong to files, by zone.
+    /// Numbers of a zone's frames that belong to files.
     pub fn counts(&self, zone: ZoneIndex) -> FileCounts {
         self.counts[zone]
     }
@@ -196,18 +196,18 @@ impl PageCache {
         })
     }
 
-    /// A page of a zone has its first mapping, or has lost its last.
+    /// Counts a page of a zone that has got its first mapping, or has lost its last.
     pub(crate) fn count_mapped(&mut self, zone: ZoneIndex, on: bool) {
         let mapped = &mut self.counts[zone].mapped;
         *mapped = if on { *mapped + 1 } else { *mapped - 1 };
     }
 
-    /// Each so many requests to the disk one fails: for tests.
+    /// Makes every n-th request to the disk fail: for tests.
     pub fn fail_disk(&mut self, every: u32) {
         self.disk.fail_every = every;
     }
 
-    /// The disk takes so many times as long from now on: for tests.
+    /// Makes the disk slower by a factor: for tests.
     ///
     /// # Panics
     /// At 0 times.
@@ -228,7 +228,7 @@ impl PageCache {
         }
     }
 
-    /// A page of a file that is there and was read, and is not the marked one of what was read ahead.
+    /// A page of a file that is in the cache, up to date and without a read-ahead mark.
     fn ready_page(&self, id: InodeId, index: u64) -> Option<Pfn> {
         let inode = self.inode(id);
         if index < inode.pages() { inode.mapping.ready_page(&self.nodes, index) } else { None }
@@ -248,12 +248,12 @@ impl PageCache {
         inode.mapping.replace(&mut self.nodes, index, to);
     }
 
-    /// Where in which file a frame is, if it is in the cache; one that has left it, and is not freed yet, is nowhere.
+    /// The file and index of a frame in the cache; none for a frame that has left the cache and is not freed yet.
     pub(crate) fn place_of(&self, frames: &FrameTable, head: Pfn) -> Option<(InodeId, u64)> {
         self.find(frames, head).map(|(at, _)| at)
     }
 
-    /// Finds the place of a page and its marks: the tree is gone through once.
+    /// The file, index and marks of a page, in one walk of the tree.
     pub(crate) fn find(&self, frames: &FrameTable, head: Pfn) -> Option<((InodeId, u64), Marks)> {
         let Frame::File { segment, index, .. } = frames.get(head) else { return None };
         let part = self.segments.get(segment.0 as usize)?.as_ref()?;
@@ -262,7 +262,7 @@ impl PageCache {
         Some(((part.inode, index), marks))
     }
 
-    /// A contradiction in files themselves, if there is one: for checks.
+    /// A contradiction in the page cache, if there is one: for checks.
     pub(crate) fn check(&self) -> Option<String> {
         let promised = self
             .pages()
@@ -281,7 +281,7 @@ impl PageCache {
         stray.map(|id| format!("{id:?} has dirty pages, but the flusher does not know it"))
     }
 
-    /// Every kernel object that files have.
+    /// All kernel objects of the page cache.
     pub fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         let open = self.open.iter().flatten().map(|open| open.object);
         let inodes = self
@@ -325,7 +325,7 @@ impl PageCache {
 }
 
 impl Mm {
-    /// The disk that files are on, before there are any.
+    /// Sets the disk that files are on, before there are files.
     pub fn mount(&mut self, spec: &DiskSpec) {
         assert!(self.cache.inodes.is_empty(), "a disk is there before its files");
         self.cache.disk = Disk::new(*spec);
@@ -333,14 +333,14 @@ impl Mm {
         self.cache.ext4 = ext4::Ext4::new(spec);
     }
 
-    /// The request for a page of the cache (`mapping_gfp_mask`); `writes`: it will be dirty (`__GFP_WRITE`), and not read
-    /// (`page_cache_alloc_cold`, `page_cache_alloc_readahead`).
+    /// The request for a page of the cache (`mapping_gfp_mask`). `writes`: the page will be dirtied (`__GFP_WRITE`), not read
+    /// from the disk (`page_cache_alloc_cold`, `page_cache_alloc_readahead`).
     fn page_cache_request(&self, cx: &Cx, writes: bool) -> AllocRequest {
         let is_cold = !writes && self.memory.variant().pcp_has_cold_end;
         AllocRequest { writes, is_cold, ..AllocRequest::gfp_highuser_movable(self.memory.node_of_cpu(cx.cpu())) }
     }
 
-    /// Makes a place for an index (`xas_nomem`).
+    /// Adds the tree nodes that an index needs (`xas_nomem`).
     fn make_place(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> Result<(), NoMemory> {
         // Bound: the levels of a tree.
         while self.cache.inode(id).mapping.needs_node(&self.cache.nodes, index) {
@@ -351,8 +351,8 @@ impl Mm {
         Ok(())
     }
 
-    /// A new frame becomes a page of a file, at an index for which there is a place (`filemap_add_folio`): locked, and on its
-    /// way to the LRU lists. A page that is read and was here lately may be active at once.
+    /// Turns a new frame into a page of a file, at an index whose tree nodes exist (`filemap_add_folio`): locked, and in the
+    /// CPU's batch of new folios. A page read back soon after its eviction may become active at once.
     fn add_page(&mut self, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn, is_read: bool) {
         let segment = self.cache.segment(id, index);
         let inner = u32::try_from(index % u64::from(SegmentId::PAGES)).expect("below 2^20");
@@ -373,7 +373,7 @@ impl Mm {
         self.lru_add(cx, head, Order::BASE);
     }
 
-    /// A page leaves the cache, with its buffer; it is not dirty any more, whatever it was. Its frame is the caller's.
+    /// Takes a page out of the cache, with its buffer head; it is not dirty after that. The caller owns the frame.
     pub(crate) fn remove_page(&mut self, cx: &mut Cx, head: Pfn, shadow: Option<u32>) {
         let ((id, index), marks) = self.cache.find(&self.memory.frames, head).expect("it is in the cache");
         assert!(!marks.has(PageFlag::Writeback), "page {index} of {id:?} is being written");
@@ -408,7 +408,7 @@ impl Mm {
         }
     }
 
-    /// Gives a page its buffer head, if it has none (`create_empty_buffers`), after the file has what it needs for a first block.
+    /// Gives a page a buffer head, if it has none (`create_empty_buffers`), and the file the extent for its first block.
     fn make_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) -> Result<(), NoMemory> {
         if self.cache.is_xfs() || self.cache.inode(id).mapping.buffer(&self.cache.nodes, index).is_some() {
             return Ok(());
@@ -420,7 +420,7 @@ impl Mm {
         Ok(())
     }
 
-    /// A page of the first file, as if it had been read: for tests.
+    /// Adds a page to the first file, as if it had been read: for tests.
     #[cfg(test)]
     pub(crate) fn add_clean_page(&mut self, cx: &mut Cx, index: u64) -> Pfn {
         if self.cache.inodes.is_empty() {
@@ -435,7 +435,7 @@ impl Mm {
         head
     }
 
-    /// The disk gets so many requests to write more, whose end has no effect: for tests.
+    /// Sends `requests` writes to the disk that change no page: for tests.
     #[cfg(test)]
     pub(crate) fn send_writes(&mut self, cx: &mut Cx, requests: u64) {
         for at in 0..requests {

@@ -1,8 +1,8 @@
 //! Linux: mm/workingset.c (v5.9 to v6.1).
 //! Differs: nodes that hold only shadows are not reclaimed before their file is.
 //!
-//! A page that is evicted leaves a shadow behind: the reading of a clock that every eviction and activation turns. When it
-//! comes back, the difference says how much more memory would have kept it.
+//! An evicted page leaves a shadow: the reading of a clock that every eviction and activation advances. When the page comes
+//! back, the difference tells how much more memory would have kept it.
 
 use memory::{cx::Cx, event::Event, frame::FrameFlag, lru_kind::LruKind};
 use rules::variant::NewAnon;
@@ -13,17 +13,18 @@ use crate::{
     file::page_cache::{InodeId, PageFlag},
 };
 
-/// A shadow: the clock, the lists, and whether the page was in use, from the top down.
+/// The fields of a shadow, from the top down: the clock, the lists, and whether the page was in use.
 const AGE_BITS: u32 = 24;
 const LRUVEC_BITS: u32 = 7;
 
 impl Mm {
-    /// Steps of the clock that are one in a shadow, so that as much as all memory can be told apart (`bucket_order`).
+    /// log2 of the clock's steps that are one step in a shadow, so that distances up to the size of memory fit
+    /// (`bucket_order`).
     fn bucket_order(&self) -> u32 {
         (u32::BITS - self.memory.frames.len().leading_zeros()).saturating_sub(AGE_BITS)
     }
 
-    /// A page goes: what it leaves behind (`workingset_eviction`).
+    /// The shadow of a page that is evicted (`workingset_eviction`).
     pub(crate) fn workingset_eviction(&mut self, head: Pfn) -> u32 {
         let lruvec = self.lru.of_zone(self.zone_position(head));
         let age = self.lru.lruvecs()[lruvec].nonresident_age >> self.bucket_order();
@@ -38,14 +39,15 @@ impl Mm {
         age << (LRUVEC_BITS + 1) | place << 1 | u32::from(was_in_use)
     }
 
-    /// An anonymous page is back: is it active at once (`workingset_refault`, since 5.9)? It is not on a list yet.
+    /// Decides whether an anonymous page that comes back is active at once (`workingset_refault`, since 5.9). It is not on a
+    /// list yet.
     pub(crate) fn refault_anon(&mut self, cx: &mut Cx, head: Pfn, shadow: u32) {
         if self.memory.variant().lru_new_anon == NewAnon::Active {
             return;
         }
         cx.count(Event::WorkingsetRefaultAnon, 1);
         let (was_in_use, lruvec, distance) = self.read_shadow(shadow);
-        // All that could have gone instead: files, and the anonymous pages in use.
+        // The pages that could have been evicted instead: files, and active anonymous pages.
         let mut kinds = vec![LruKind::ActiveFile, LruKind::InactiveFile];
         if self.swap.free() > 0 {
             kinds.push(LruKind::ActiveAnon);
@@ -65,7 +67,7 @@ impl Mm {
         }
     }
 
-    /// The contents of a shadow: whether the page was in use, of which lists it was, and how much went or became active since.
+    /// The fields of a shadow: whether the page was in use, its lists, and the evictions and activations since.
     fn read_shadow(&self, shadow: u32) -> (bool, usize, u64) {
         let lruvec = (shadow >> 1 & ((1 << LRUVEC_BITS) - 1)) as usize;
         let then = u64::from(shadow >> (LRUVEC_BITS + 1));
@@ -75,11 +77,11 @@ impl Mm {
         (shadow & 1 != 0, lruvec, distance)
     }
 
-    /// A page of a file is back: is it active at once? It is not on a list yet.
+    /// Decides whether a file's page that comes back is active at once. It is not on a list yet.
     pub(crate) fn refault_file(&mut self, cx: &mut Cx, at: (InodeId, u64), head: Pfn, shadow: u32) {
         let (was_in_use, lruvec, distance) = self.read_shadow(shadow);
         cx.count(Event::WorkingsetRefaultFile, 1);
-        // All that could have gone instead: files in use, and anonymous pages.
+        // The pages that could have been evicted instead: active files, and anonymous pages.
         let mut size = self.lru.frames(lruvec, LruKind::ActiveFile);
         if self.swap.free() > 0 {
             size += self.lru.frames(lruvec, LruKind::ActiveAnon) + self.lru.frames(lruvec, LruKind::InactiveAnon);

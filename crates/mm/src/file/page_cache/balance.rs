@@ -1,8 +1,8 @@
 //! Linux: domain_dirty_limits(), balance_dirty_pages() and what they call in mm/page-writeback.c (v6.1).
 //! Differs: one device, whose share of all that is dirty is everything; no cgroups, no strict limits.
 //!
-//! Below the middle between both limits writers run free. Above it each sleeps so long after so many pages that together they
-//! dirty no more than the disk writes; at the hard limit they stop.
+//! Below the middle between both limits writers run free. Above it each writer pauses from time to time, so that all writers
+//! together dirty no more than the disk writes; at the hard limit they stop.
 
 use memory::{cx::Cx, frame::ControlId, lru_kind::LruKind, pageblock::ZoneIndex, step::Wait};
 use units::{NodeId, Picos, Time};
@@ -13,16 +13,16 @@ use crate::Mm;
 /// Ticks of a second, as in distribution kernels.
 const HZ: i64 = 250;
 const JIFFY: Picos = Picos::from_micros(4000);
-/// Pages that a disk is thought to write in a second before that is known: 100 MiB.
+/// Assumed write bandwidth of a disk before it was measured, in pages per second: 100 MiB/s.
 // INIT_BW, mm/backing-dev.c (v6.1).
 const INIT_BW: i64 = 100 << (20 - 12);
-/// How often bandwidths are estimated.
+/// Time between two estimates of bandwidths, in ticks.
 // BANDWIDTH_INTERVAL, mm/page-writeback.c (v6.1).
 const BANDWIDTH_INTERVAL: i64 = HZ / 5;
-/// The longest pause.
+/// The longest pause, in ticks.
 // MAX_PAUSE, mm/page-writeback.c (v6.1).
 const MAX_PAUSE: i64 = HZ / 5;
-/// Fewer pages are not worth a pause.
+/// Fewest dirtied pages for which a task pauses.
 // DIRTY_POLL_THRESH, mm/page-writeback.c (v6.1): 128 KiB.
 const POLL_THRESH: i64 = 32;
 const SHIFT: u32 = 10;
@@ -35,19 +35,19 @@ pub(super) struct Balancing {
     pub(super) written: i64,
     dirtied_stamp: i64,
     written_stamp: i64,
-    /// The last estimate, in ticks.
+    /// Time of the last estimate, in ticks.
     stamp: i64,
     write_bandwidth: i64,
     avg_write_bandwidth: i64,
     dirty_ratelimit: i64,
     balanced_dirty_ratelimit: i64,
     dirty_exceeded: bool,
-    /// The hard limit, which follows the threshold slowly when that sinks.
+    /// The hard limit, which follows the threshold slowly when that falls.
     dirty_limit: i64,
     limit_stamp: i64,
-    /// Stores so far that tests can tell from each other.
+    /// Stores so far, numbered so that tests can tell them apart.
     pub(super) tags: u64,
-    /// The contents of the last page of the last read(2), where tests ask for contents.
+    /// The contents of the last page of the last read(2), if contents are kept for tests.
     pub(super) seen: u64,
 }
 
@@ -77,7 +77,7 @@ impl Default for Balancing {
 pub(super) struct TaskDirty {
     nr_dirtied: i64,
     nr_dirtied_pause: i64,
-    /// In ticks; 0 before the first pause.
+    /// Time of the last pause in ticks; 0 before the first.
     paused_when: i64,
 }
 
@@ -87,7 +87,7 @@ impl Default for TaskDirty {
     }
 }
 
-/// Limits at an instant, in pages.
+/// Dirty limits at an instant, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) dirty: i64,
@@ -102,12 +102,12 @@ impl Limits {
 }
 
 impl PageCache {
-    /// A task has dirtied a page.
+    /// Counts a page that a task has dirtied.
     pub(super) fn note_dirtied(&mut self, task: ControlId) {
         self.dirtiers.entry(task).or_default().nr_dirtied += 1;
     }
 
-    /// Has a task dirtied so little that it need not think of a pause?
+    /// Whether a task has dirtied too few pages for a pause to be considered.
     fn is_balanced(&self, task: TaskDirty) -> bool {
         let mut ratelimit = task.nr_dirtied_pause;
         if self.balancing.dirty_exceeded {
@@ -116,12 +116,12 @@ impl PageCache {
         task.nr_dirtied < ratelimit
     }
 
-    /// Does the task with this number run free?
+    /// Whether this task has dirtied too few pages for a pause to be considered.
     pub(super) fn runs_free(&self, task: ControlId) -> bool {
         self.is_balanced(self.dirtiers.get(&task).copied().unwrap_or_default())
     }
 
-    /// Pages that the flusher writes of one file before it looks at the next (`writeback_chunk_size`).
+    /// Pages of one file that the flusher writes before it turns to the next file (`writeback_chunk_size`).
     pub(super) fn chunk(&self) -> u64 {
         // MIN_WRITEBACK_PAGES, fs/fs-writeback.c (v6.1): 4 MiB.
         const LEAST: i64 = 1024;
@@ -140,7 +140,7 @@ fn narrow(rate: i128) -> i64 {
 }
 
 fn jiffies(at: Time) -> i64 {
-    // Kernels begin five minutes before the first wrap, so that no tick is 0.
+    // The kernel's jiffies begin five minutes before their first wrap; here only 0 must not occur.
     i64::try_from(at.0 / JIFFY.0).expect("213 days") + 1
 }
 
@@ -149,7 +149,7 @@ fn ilog2(n: i64) -> i64 {
 }
 
 impl Mm {
-    /// Memory of a node that could hold dirty pages (`node_dirtyable_memory`).
+    /// Frames of a node that could hold dirty pages (`node_dirtyable_memory`).
     fn node_dirtyable(&self, node: NodeId) -> u64 {
         self.memory.node(node).zones().map(|at| self.zone_dirtyable(at)).sum()
     }
@@ -189,13 +189,14 @@ impl Mm {
         Limits { dirty, thresh, background }
     }
 
-    /// Is so much dirty that the flusher should work (`wb_over_bg_thresh`)?
+    /// Whether there are enough dirty pages for the flusher to work (`wb_over_bg_thresh`).
     pub(super) fn is_over_background(&self) -> bool {
         let limits = self.dirty_limits();
         i64::try_from(self.cache.totals().dirty).expect("pages") > limits.background
     }
 
-    /// After a task has dirtied a page: must it pause (`balance_dirty_pages_ratelimited`)? To be asked again after the pause.
+    /// Returns the pause that a task must take after it has dirtied a page, if any (`balance_dirty_pages_ratelimited`). To be
+    /// asked again after the pause.
     pub(super) fn balance_dirty(&mut self, cx: &mut Cx) -> Option<Wait> {
         let task = *self.cache.dirtiers.entry(cx.control()).or_default();
         if self.cache.is_balanced(task) { None } else { self.balance_dirty_pages(cx) }
@@ -265,7 +266,7 @@ impl Mm {
         *task = TaskDirty { nr_dirtied: 0, nr_dirtied_pause: pause, paused_when: now };
     }
 
-    /// The flusher's own look at the speeds, while it writes (`wb_update_bandwidth`).
+    /// Updates the bandwidth estimates while the flusher writes (`wb_update_bandwidth`).
     pub(super) fn update_bandwidth(&mut self, cx: &Cx) {
         let now = jiffies(cx.now());
         if now > self.cache.balancing.stamp + BANDWIDTH_INTERVAL {
@@ -281,7 +282,7 @@ impl Balancing {
         thresh.max(self.dirty_limit)
     }
 
-    /// How much faster or slower than the balanced rate tasks may dirty pages, in 1/1024 (`wb_position_ratio`).
+    /// The factor on the balanced rate at which tasks may dirty pages, in 1/1024 (`wb_position_ratio`).
     fn position_ratio(&self, limits: Limits) -> i64 {
         let Limits { dirty, thresh, .. } = limits;
         let limit = self.limit(thresh);
@@ -292,7 +293,7 @@ impl Balancing {
         let x = ((setpoint - dirty) << SHIFT) / ((limit - setpoint) | 1);
         let cubed = (((x * x) >> SHIFT) * x) >> SHIFT;
         let mut ratio = (cubed + (1 << SHIFT)).clamp(0, 2 << SHIFT);
-        // The device's own line: its share is all of it.
+        // The device's own limits: it has the whole share.
         let wb_thresh = thresh.max((limit - dirty) / 8);
         let x = (wb_thresh << 16) / (thresh | 1);
         let wb_setpoint = narrow((i128::from(setpoint) * i128::from(x)) >> 16);
@@ -384,13 +385,13 @@ impl Balancing {
         self.balanced_dirty_ratelimit = balanced;
     }
 
-    /// In ticks, like all pauses.
+    /// The longest pause for this number of dirty pages, in ticks.
     fn max_pause(&self, dirty: i64) -> i64 {
         let eighth = i64::try_from(u64::try_from(1 + HZ / 8).expect("positive").next_power_of_two()).expect("small");
         (dirty / (1 + self.avg_write_bandwidth / eighth) + 1).min(MAX_PAUSE)
     }
 
-    /// The least pause that is worth it, and after how many pages the next one is due.
+    /// The shortest pause that is worth it, and the number of pages after which the next one is due.
     fn min_pause(&self, max_pause: i64, task_ratelimit: i64) -> (i64, i64) {
         let hz = i64::try_from(u64::try_from(HZ).expect("positive").next_power_of_two()).expect("small");
         let (hi, lo) = (ilog2(self.avg_write_bandwidth), ilog2(self.dirty_ratelimit));

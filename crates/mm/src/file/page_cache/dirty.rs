@@ -1,6 +1,7 @@
 //! Linux: folio_mark_dirty(), folio_clear_dirty_for_io(), folio_end_writeback() in mm/page-writeback.c and mm/filemap.c,
 //! mpage_prepare_extent_to_map() and ext4_finish_bio() in fs/ext4 (v6.1).
-//! Differs: a page's interrupt is taken by the next task that looks; what could not be written is clean, as in ext4.
+//! Differs: the interrupt of a page is handled by the next task that looks; a page that could not be written is clean, as in
+//! ext4.
 
 use memory::{
     cx::Cx,
@@ -18,28 +19,28 @@ use crate::{
     space::{page_table::Level, spaces::Entry},
 };
 
-/// The log of XFS, a buffer of metadata, and a block of the journal lie where no file has a page.
+/// Indices of requests for the log of XFS and for buffers of metadata, above those of any file's pages.
 pub(super) const LOG: u64 = METADATA - (1 << 32);
 pub(super) const METADATA: u64 = JOURNAL - METADATA_PAGES as u64;
 pub(super) const METADATA_PAGES: u32 = 4;
-/// A block of the journal.
+/// Index of a request for a block of the journal.
 pub(super) const JOURNAL: u64 = u64::MAX;
 
 /// The result of sending a run of pages to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// So many were sent; the next page to look at.
+    /// This many pages were sent; the second number is the index to go on at.
     Some(u64, u64),
     /// The next dirty page is locked by another task.
     Locked(u64, Pfn),
     /// The disk's queue is full.
     Full(Wait),
-    /// No page is dirty from there on.
+    /// No page is dirty from the index on.
     None,
 }
 
 impl Mm {
-    /// Can one more block be promised to a page of a file, if it has none? False when the disk is full.
+    /// Promises a block of the disk to a page of a file, if it has none; false if the disk is full.
     pub(super) fn reserve_block(&mut self, id: InodeId, index: u64) -> bool {
         let is_dirty = self.cache.page(id, index).is_some() && self.cache.has((id, index), PageFlag::Dirty);
         if self.cache.inode(id).blocks.has(index) || is_dirty {
@@ -50,7 +51,7 @@ impl Mm {
         has_room
     }
 
-    /// A page for which a block is promised is dirty from now on (`folio_mark_dirty`).
+    /// Marks a page dirty for which a block is promised (`folio_mark_dirty`).
     pub(crate) fn set_page_dirty(&mut self, cx: &mut Cx, head: Pfn) {
         let ((id, index), marks) = self.cache.find(&self.memory.frames, head).expect("it is in the cache");
         if marks.has(PageFlag::Dirty) {
@@ -67,7 +68,7 @@ impl Mm {
         self.cache.note_dirtied(cx.control());
     }
 
-    /// A page that goes needs not be written (`folio_cancel_dirty`).
+    /// Clears the dirty mark of a page that is removed and need not be written (`folio_cancel_dirty`).
     pub(super) fn cancel_dirty(&mut self, (id, index): (InodeId, u64), head: Pfn) {
         self.cache.mark((id, index), PageFlag::Dirty, false);
         let zone = self.zone_position(head);
@@ -77,7 +78,7 @@ impl Mm {
         }
     }
 
-    /// Sends dirty pages of a file that follow each other to the disk, at most a run of them, from an index on.
+    /// Sends dirty pages of a file that follow each other to the disk, at most a run, from an index on.
     pub(super) fn send_run(&mut self, spaces: &mut Spaces, cx: &mut Cx, id: InodeId, from: u64, most: u64) -> Sent {
         self.complete_disk_io(cx);
         if let Some(until) = self.cache.disk.full_until() {
@@ -90,7 +91,7 @@ impl Mm {
             return Sent::Locked(first, head);
         }
         let mut pages = 0;
-        // Bound: a run.
+        // Bound: the pages of a run.
         while pages < RUN.min(most)
             && let Some(head) = self.cache.page(id, first + pages)
             && self.may_send((id, first + pages), head)
@@ -99,7 +100,7 @@ impl Mm {
             pages += 1;
         }
         if pages == 0 {
-            // It is being written, and was changed since: it has to wait for the next time.
+            // The page is being written and was changed since: it waits for the next time.
             return Sent::Some(0, first + 1);
         }
         let count = u32::try_from(pages).expect("at most a run");
@@ -108,7 +109,7 @@ impl Mm {
         Sent::Some(pages, first + pages)
     }
 
-    /// Is the page of a file that this frame holds dirty?
+    /// Whether the page of a file in this frame is dirty.
     pub(crate) fn is_page_dirty(&self, head: Pfn) -> bool {
         self.cache.place_of(&self.memory.frames, head).is_some_and(|at| self.cache.has(at, PageFlag::Dirty))
     }
@@ -119,7 +120,7 @@ impl Mm {
             && !self.memory.frames.has(head, FrameFlag::Locked)
     }
 
-    /// A page is as it will be written: a task that stores to it again makes it dirty again (`folio_clear_dirty_for_io`).
+    /// Marks a page as under writeback: a task that stores to it again makes it dirty again (`folio_clear_dirty_for_io`).
     fn begin_writeback(&mut self, spaces: &mut Spaces, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn) {
         if self.file_mappings(head) > 0 {
             self.make_clean(spaces, cx, head);
@@ -129,7 +130,7 @@ impl Mm {
         self.cache.mark((id, index), PageFlag::Writeback, true);
         self.cache.counts[zone].dirty -= 1;
         self.cache.counts[zone].writeback += 1;
-        // What was promised is taken.
+        // The promised block is allocated.
         if self.cache.inode_mut(id).blocks.add(index) {
             self.cache.ext4.note_allocated();
         }
@@ -140,7 +141,7 @@ impl Mm {
         primitive::write_page_back(cx);
     }
 
-    /// Makes stores to a page fault (`folio_mkclean`).
+    /// Write-protects the entries of a page, so that stores fault (`folio_mkclean`).
     fn make_clean(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) {
         let places = self.file_places(head);
         let mut changed = 0;
@@ -159,16 +160,16 @@ impl Mm {
         }
     }
 
-    /// Sends a buffer of metadata to the disk, or has it read, in the name of a file; when that will be done. (Such a request
-    /// has indices that no page has.)
+    /// Sends a buffer of metadata to the disk, or reads it, in the name of a file; returns when that will be done. (Its
+    /// indices are above those of any page.)
     pub(super) fn submit_metadata(&mut self, cx: &mut Cx, id: InodeId, is_write: bool) -> Time {
         self.submit_request(cx, id, (METADATA, METADATA_PAGES), is_write)
     }
 
-    /// Sends so many pages of the log to the disk; when they will be written.
+    /// Sends `pages` pages of the log to the disk; returns when they will be written.
     pub(super) fn submit_log(&mut self, cx: &mut Cx, pages: u64) -> Time {
         let mut done = cx.now();
-        // Bound: what a checkpoint takes, a run at a time.
+        // Bound: the pages of a checkpoint, a run at a time.
         for from in (0..pages).step_by(usize::try_from(RUN).expect("a run is short")) {
             let count = u32::try_from(RUN.min(pages - from)).expect("at most a run");
             done = self.submit_request(cx, InodeId(0), (LOG + from, count), true);
@@ -176,8 +177,8 @@ impl Mm {
         done
     }
 
-    /// Sends a request for pages that are marked for it (`submit_bio`): where the disk is memory it is over, and so is what
-    /// the pages were marked for. When it will be done.
+    /// Sends a request for pages that are marked for it (`submit_bio`); returns when it will be done. If the disk is memory
+    /// it is done at once, and the marks are cleared.
     pub(super) fn submit_request(&mut self, cx: &mut Cx, id: InodeId, pages: (u64, u32), is_write: bool) -> Time {
         let before = self.cache.disk.requests();
         let done = self.cache.disk.submit(cx, id, pages, is_write);
@@ -189,7 +190,7 @@ impl Mm {
         done
     }
 
-    /// Will a request be done by an instant?
+    /// Whether a request will be done by `at`.
     pub(crate) fn is_disk_io_due(&self, at: Time) -> bool {
         self.cache.disk.is_done(at)
     }
@@ -204,7 +205,7 @@ impl Mm {
 
     #[cold]
     fn complete_requests(&mut self, cx: &mut Cx) {
-        // Bound: what was sent.
+        // Bound: the requests that were sent.
         while let Some(request) = self.cache.disk.next_done(cx.now()) {
             self.free_bios(cx);
             for index in (0..u64::from(request.pages)).map(|n| request.index + n) {
@@ -219,7 +220,7 @@ impl Mm {
         }
         let at = (request.of, index);
         let Some(head) = self.cache.page(request.of, index).filter(|_| self.cache.has(at, PageFlag::Writeback)) else {
-            // A block of the journal.
+            // The request was for a block of the journal.
             self.cache.inode_mut(request.of).has_failed |= request.failed;
             return;
         };
@@ -254,25 +255,24 @@ impl Mm {
         self.unlock_folio(cx, head);
     }
 
-    /// When a page is read that is being read.
+    /// When the read of a page ends.
     pub(super) fn read_by(&self, at: (InodeId, u64)) -> Option<Time> {
         self.cache.disk.read_by(|of, index, pages| of == at.0 && (index..index + pages).contains(&at.1))
     }
 
-    /// When a page of a file is written, if it is being.
+    /// When the writeback of a file's page ends, if it is under way.
     pub(crate) fn written_by(&self, head: Pfn) -> Option<Time> {
         let at = self.cache.place_of(&self.memory.frames, head)?;
         self.cache.has(at, PageFlag::Writeback).then(|| self.cache.inode(at.0).written_by)
     }
 
-    /// Waiting for a page that another task has locked: also until it is read.
+    /// The wait for a page that another task has locked, or that is being read.
     pub(crate) fn wait_on_page(&mut self, head: Pfn) -> Wait {
         let reading = self.cache.place_of(&self.memory.frames, head).and_then(|at| self.read_by(at));
         reading.map_or_else(|| self.wait_on_folio(head), disk_wait)
     }
 
-    /// A copy takes the place of a page in its file: what is known of the page is known of the copy
-    /// (`folio_migrate_mapping`).
+    /// Replaces a page of a file by its copy, with all marks (`folio_migrate_mapping`).
     pub(crate) fn replace_page(&mut self, cx: &mut Cx, from: Pfn, to: Pfn) {
         let (id, index) = self.cache.place_of(&self.memory.frames, from).expect("a locked page stays in its file");
         self.cache.replace((id, index), to);
@@ -285,7 +285,7 @@ impl Mm {
         primitive::file_pages(cx, 1);
     }
 
-    /// Frames of files by state, of all zones of a node.
+    /// Numbers of frames of files in all zones of a node, by state.
     pub(crate) fn node_file_counts(&self, node: NodeId) -> super::FileCounts {
         let its = self.memory.node(node).zones();
         its.fold(super::FileCounts::default(), |sum, zone| {
@@ -299,24 +299,24 @@ impl Mm {
         })
     }
 
-    /// When so many more pages are written, if they are on their way.
+    /// When `pages` more pages will have been written, if writes are under way.
     pub(crate) fn files_written_by(&self, pages: u64) -> Option<Time> {
         self.cache.disk.written_by(pages)
     }
 
-    /// Until when the disk has too much to write, if it has.
+    /// Until when the disk has too many writes, if it has.
     pub(crate) fn disk_congested_until(&self) -> Option<Time> {
         self.cache.disk.congested_until()
     }
 
-    /// How often a page of the cache is mapped.
+    /// Map count of a page of the cache.
     pub(crate) fn file_mappings(&self, head: Pfn) -> u32 {
         debug_assert_eq!(self.memory.frames.allocated(head), Some(Order::BASE), "files have base pages");
         self.mappings_of(head)
     }
 }
 
-/// Waiting for the disk.
+/// The wait for the disk.
 pub(super) fn disk_wait(until: Time) -> Wait {
     Wait::Io { until, cause: memory::cost::Cause::Disk }
 }

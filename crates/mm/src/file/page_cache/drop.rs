@@ -15,7 +15,7 @@ use crate::{Mm, folio::lru::Run};
 /// Dropping clean pages, dentries and inodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropCaches {
-    /// Pages from here on; none when those are done.
+    /// File and index from which on pages are still to be dropped; none when that is done.
     next: Option<(u32, u64)>,
 }
 
@@ -31,7 +31,7 @@ impl DropCaches {
             cx.count(Event::DropPagecache, 1);
         }
         let mut run = Run::EMPTY;
-        // Bound: a run of pages, or the files.
+        // Bound: the pages of a run, or the files.
         for _ in 0..RUN {
             let Some((id, index)) = self.next else { break };
             self.next = mm.next_cached(id, index).map(|(id, index, head)| {
@@ -54,7 +54,7 @@ impl DropCaches {
 }
 
 impl Mm {
-    /// The first page of a file or of one behind it, from an index on.
+    /// The first page in the cache from an index of a file on, or of a later file.
     fn next_cached(&self, id: u32, from: u64) -> Option<(InodeId, u64, units::Pfn)> {
         let files = u32::try_from(self.cache.inodes.len()).expect("fewer than 2^32 files");
         (id..files).find_map(|at| {
@@ -65,7 +65,7 @@ impl Mm {
         })
     }
 
-    /// Drops the shadows of evicted pages too, so that files count as never read (`invalidate_exceptional_entry`).
+    /// Drops the shadows of evicted pages, so that files count as never read (`invalidate_exceptional_entry`).
     fn drop_shadows(&mut self, cx: &mut Cx) {
         for inode in self.cache.inodes.iter_mut().flatten() {
             let mut from = 0;
@@ -80,7 +80,8 @@ impl Mm {
         self.free_tree_nodes(cx);
     }
 
-    /// Is a page clean and not in use (`invalidate_inode_page`)? The journal of ext4 lets go of it if it can.
+    /// Whether a page is clean and unused (`invalidate_inode_page`). The journal of ext4 gives up its reference if it
+    /// can.
     pub(super) fn may_invalidate(&mut self, cx: &mut Cx, at: (InodeId, u64), head: units::Pfn) -> bool {
         let is_busy = self.memory.frames.has(head, FrameFlag::Locked) || self.file_mappings(head) > 0;
         let marks = self.cache.inode(at.0).mapping.marks_of(&self.cache.nodes, at.1, head);

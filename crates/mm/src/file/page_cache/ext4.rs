@@ -1,16 +1,16 @@
 //! Linux: fs/ext4: ext4_create() and ext4_add_entry() in namei.c, ext4_new_inode() and find_group_other() in ialloc.c,
 //! __ext4_get_inode_loc() in inode.c, ext4_mb_load_buddy() in mballoc.c, ext4_file_open() in file.c,
 //! ext4_es_insert_delayed_block() in extents_status.c (v6.1; v5.10 has the same).
-//! Differs: inodes fill one flexible group after the other, and directories of the root are not drawn into groups of their own
-//! (`find_group_orlov`); files fill the disk from its start on, not from the second group (`ext4_inode_to_goal_block`); a block
-//! of a directory's index never fills up; each file is one extent, which its inode has room for. Extents of a file that is only
-//! read are not kept, and those that are go with their inode, not before (`ext4_es_scan`); they are asked for like other objects.
-//! unlink(2) reads no blocks. What mounting takes is there before: the superblock, descriptors of groups.
+//! Differs: inodes fill one flexible group after the other, and directories of the root are not spread over groups of their own
+//! (`find_group_orlov`); files fill the disk from its start on, not from the second group (`ext4_inode_to_goal_block`); the index
+//! block of a directory never fills up; each file is one extent, which fits into its inode. Extents of files that are only read
+//! are not kept, and others go with their inode, not before (`ext4_es_scan`); they are allocated like other objects. unlink(2)
+//! reads no blocks. Blocks that mounting reads are there: the superblock, and descriptors of groups.
 //!
 //! A file on ext4 is more than its pages, its inode and its name. Sixteen inodes share a block of the inode table, some hundred
-//! names a block of their directory, and each group has bitmaps: all these are pages of the block device (`device.rs`), and
-//! stay where they are while the journal has a part in them (`journal.rs`). What the journal knows of a file lies in unmovable
-//! slabs as long as the inode does; so do the pages in which free blocks are found.
+//! names a block of their directory, and each group has bitmaps. All these are pages of the block device (`device.rs`), and
+//! cannot be moved while the journal holds them (`journal.rs`). The journal's record of a file lies in unmovable slabs as long as
+//! the inode does; so do the pages that list free blocks.
 
 mod device;
 mod journal;
@@ -33,16 +33,16 @@ use self::journal::Journal;
 use super::{InodeId, PageCache};
 use crate::{Mm, file::disk::DiskSpec};
 
-/// Blocks of a group, each of a page.
+/// Blocks of a group; a block is as large as a page.
 const GROUP: u64 = 32_768;
 /// Groups whose bitmaps and inode tables lie together (mke2fs: `-G 16`).
 const FLEX: u64 = 16;
-/// Inodes of a group, of 256 bytes each: one for each block of it, as guests have them (mke2fs: `-i 4096`).
+/// Inodes of a group, 256 bytes each: as many as it has blocks, as on guests' disks (mke2fs: `-i 4096`).
 const INODES: u64 = 32_768;
 const INODES_OF_BLOCK: u64 = Bytes::PAGE.0 / 256;
 /// Blocks of an inode table that are read at once (`EXT4_DEF_INODE_READAHEAD_BLKS`).
 const READ_AROUND: u64 = 32;
-/// The superblock and the descriptors.
+/// Blocks before the first bitmap: the superblock and the descriptors.
 const FIRST_BITMAP: u64 = 2;
 const FIRST_TABLE: u64 = FIRST_BITMAP + 2 * FLEX;
 /// Directories lie behind the inode tables of the first groups, and the journal behind them.
@@ -50,31 +50,32 @@ const DIRECTORIES: u64 = 40_960;
 const JOURNAL_AREA: u64 = 2 * GROUP;
 /// The inode of the root (`EXT4_ROOT_INO`).
 const ROOT: u32 = 2;
-/// The first inode that is nobody's: lost+found has the one before (`EXT4_GOOD_OLD_FIRST_INO`).
+/// The first inode for files: lost+found has the one before (`EXT4_GOOD_OLD_FIRST_INO`).
 const FIRST_INODE: u32 = 12;
-/// Bytes of a block of a directory that hold names: what is left of `.` and `..`, and of the checksum.
+/// Bytes of a directory's block that hold names: without `.` and `..`, and the checksum.
 const NAMES: u64 = Bytes::PAGE.0 - 12 - 24;
 
-/// The metadata of a file system that is ext4.
+/// The metadata of an ext4 file system.
 #[derive(Clone, Debug)]
 pub(super) struct Ext4 {
-    /// The block device as a file (`bd_inode`), and the one whose pages say which blocks are free (`s_buddy_cache`).
+    /// The block device as a file (`bd_inode`), and the file whose pages list free blocks (`s_buddy_cache`).
     device: Option<InodeId>,
     buddies: Option<InodeId>,
-    /// Blocks that hold something, so that they are read when they are not there.
+    /// Blocks of the device with contents, which are read if they are not in memory.
     known: BTreeSet<u64>,
     groups: u64,
-    /// Numbers of inodes that are free again: the lowest goes first; and the first that was never used.
+    /// Free inode numbers that were used before, of which the lowest is given out first; and the first number that was never
+    /// used.
     free: BinaryHeap<Reverse<u32>>,
     next: u32,
     directories: BTreeMap<String, Directory>,
     directory_blocks: u64,
-    /// Blocks of files so far.
+    /// Blocks of files that were allocated so far.
     allocated: u64,
     journal: Journal,
 }
 
-/// A directory: its inode, its blocks, and what they hold.
+/// A directory: its inode, its blocks, and the bytes of names in them.
 #[derive(Clone, Debug)]
 struct Directory {
     number: u32,
@@ -83,13 +84,13 @@ struct Directory {
 }
 
 impl Directory {
-    /// Blocks for so many bytes of names: one, until that is full; then a root, and leaves that are half full when they are
-    /// split, so that they are three quarters full (`do_split`).
+    /// Blocks that a directory needs for this many bytes of names: one until that is full; then a root and leaves, which are
+    /// three quarters full on average, as a full leaf is split in halves (`do_split`).
     fn wants(bytes: u64) -> u64 {
         if bytes <= NAMES { 1 } else { 1 + bytes.div_ceil(NAMES * 3 / 4) }
     }
 
-    /// The blocks that are looked at for a name of which the hash is this.
+    /// The blocks that a lookup of a name with this hash reads.
     fn path(&self, hash: u64) -> impl Iterator<Item = u64> + '_ {
         let leaves = self.blocks.len() as u64 - 1;
         let leaf = hash.checked_rem(leaves).map(|at| 1 + usize::try_from(at).expect("memory addresses them"));
@@ -107,12 +108,12 @@ fn split(name: &str) -> (&str, &str) {
     name.rsplit_once('/').unwrap_or(("", name))
 }
 
-/// A hash that spreads inodes over the leaves of a directory, for that of their names.
+/// A stand-in for the hash of a name, which spreads inodes over the leaves of a directory.
 fn hash(number: u32) -> u64 {
     u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33
 }
 
-/// An inode's group and its place there: inodes are counted from one (`__ext4_get_inode_loc`).
+/// An inode's group, and its index there; inode numbers begin at one (`__ext4_get_inode_loc`).
 fn place(number: u32) -> (u64, u64) {
     let before = u64::from(number) - 1;
     (before / INODES, before % INODES)
@@ -123,7 +124,7 @@ fn table(group: u64) -> u64 {
     flex(group) + FIRST_TABLE + group % FLEX * (INODES / INODES_OF_BLOCK)
 }
 
-/// The block of an inode's place in the inode table, and that of the bitmap of its group.
+/// The block of the inode table that holds an inode.
 fn table_block(number: u32) -> u64 {
     let (group, at) = place(number);
     table(group) + at / INODES_OF_BLOCK
@@ -159,12 +160,12 @@ impl Ext4 {
         }
     }
 
-    /// Kernel objects of the journal.
+    /// The kernel objects of the journal.
     pub(super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         self.journal.objects()
     }
 
-    /// The number of a new inode: the lowest that is free (`ext4_new_inode`, `find_group_other`).
+    /// Allocates the lowest free inode number (`ext4_new_inode`, `find_group_other`).
     pub(super) fn take_number(&mut self) -> u32 {
         self.free.pop().map_or_else(
             || {
@@ -175,43 +176,43 @@ impl Ext4 {
         )
     }
 
-    /// An inode is no more; nothing where it never had a number.
+    /// Frees an inode number; 0 is none.
     pub(super) fn give_number(&mut self, number: u32) {
         if number > 0 {
             self.free.push(Reverse(number));
         }
     }
 
-    /// Blocks of an inode table that are read with one of them: from a multiple of so many on to the first of the next, or to
-    /// the first that has no inode yet (`__ext4_get_inode_loc`). None where a block is of no table.
+    /// Blocks of an inode table that are read together with one of them: from a multiple of `READ_AROUND` to the next, at most to
+    /// the last block with a used inode (`__ext4_get_inode_loc`). None if the block is not of an inode table.
     fn read_around(&self, block: u64) -> Option<RangeInclusive<u64>> {
         let flex = block / (FLEX * GROUP) * FLEX;
         let at = (block % (FLEX * GROUP)).checked_sub(FIRST_TABLE)? / (INODES / INODES_OF_BLOCK);
         let group = (at < FLEX).then_some(flex + at)?;
-        // Those behind the last that was ever used (`bg_itable_unused`) are not looked at.
+        // Blocks behind the last inode that was ever used (`bg_itable_unused`) are not read.
         let used = u64::from(self.next - 1).saturating_sub(group * INODES).min(INODES);
         let first = (block / READ_AROUND * READ_AROUND).max(table(group));
         Some(first..=(first + READ_AROUND).min(table(group) + used / INODES_OF_BLOCK))
     }
 
-    /// A block of a file is allocated.
+    /// Counts a block that was allocated for a file.
     pub(super) fn note_allocated(&mut self) {
         self.allocated += 1;
     }
 
-    /// Is a file the block device, or what is like it?
+    /// Whether a file is the block device, or the one that lists free blocks.
     pub(super) fn is_own(&self, id: InodeId) -> bool {
         self.device == Some(id) || self.buddies == Some(id)
     }
 
-    /// A name is in its directory.
+    /// Counts a name in its directory.
     pub(super) fn add_name(&mut self, name: &str) {
         if let Some(directory) = self.directories.get_mut(split(name).0) {
             directory.bytes += entry(name);
         }
     }
 
-    /// When there is something for the journal to do, if ever; and is it wanted at once?
+    /// When the journal next has something to do, if ever.
     pub(super) fn due(&self) -> Option<units::Time> {
         self.journal.due()
     }
@@ -228,7 +229,7 @@ impl PageCache {
 }
 
 impl Mm {
-    /// A file gets its first block, or the promise of one: the extent that says so (`__es_insert_extent`).
+    /// Allocates the extent object for a file's first block, allocated or promised (`__es_insert_extent`).
     pub(super) fn make_extent(&mut self, cx: &mut Cx, id: InodeId) -> Result<(), NoMemory> {
         let inode = self.cache.inode(id);
         if inode.extent.is_none() && inode.object.is_some() {
@@ -238,7 +239,7 @@ impl Mm {
         Ok(())
     }
 
-    /// The directory of a name, with room for it.
+    /// Brings the directory of a name into memory, with room for the name.
     fn find_directory(&mut self, cx: &mut Cx, name: &str) -> Result<Step<()>, NoMemory> {
         let (path, bytes) = (split(name).0, entry(name));
         let ext4 = &mut self.cache.ext4;
@@ -258,11 +259,11 @@ impl Mm {
         let ext4 = &mut self.cache.ext4;
         ext4.directory_blocks += 1;
         ext4.directories.get_mut(path).expect("made above").blocks.push(block);
-        // A large directory gets two blocks at once: there may be one more to get.
+        // A directory that outgrows its block needs two blocks: there may be another one to get.
         Ok(Step::More)
     }
 
-    /// A new file's inode, and its name in its directory: their blocks are there and part of a transaction.
+    /// Adds a new file's inode, and its name in its directory: brings their blocks into memory and into the transaction.
     pub(super) fn create_on_ext4(&mut self, cx: &mut Cx, name: &str, number: u32) -> Result<Step<()>, NoMemory> {
         if let waits @ (Step::Block(_) | Step::More) = self.find_directory(cx, name)? {
             return Ok(waits);
@@ -280,7 +281,7 @@ impl Mm {
         self.change_blocks(cx, &blocks)
     }
 
-    /// A file is looked for: the blocks of its directory, and that of its inode (`ext4_lookup`, `ext4_iget`).
+    /// Looks a file up: brings the blocks of its directory, and that of its inode, into memory (`ext4_lookup`, `ext4_iget`).
     pub(super) fn look_up_on_ext4(&mut self, cx: &mut Cx, name: &str, id: InodeId) -> Result<Step<()>, NoMemory> {
         let number = self.cache.inode(id).number;
         let directory = self.cache.ext4.directories.get(split(name).0);
@@ -294,7 +295,7 @@ impl Mm {
         Ok(Step::Done(()))
     }
 
-    /// A name goes, and perhaps its inode: of the blocks that say so those are part of a transaction that were lately.
+    /// Removes a name, and perhaps its inode. Of their blocks only those with a journal head join the transaction.
     pub(super) fn unlink_on_ext4(&mut self, cx: &Cx, name: &str, id: InodeId) {
         let number = self.cache.inode(id).number;
         let Some(directory) = self.cache.ext4.directories.get_mut(split(name).0) else { return };
@@ -305,7 +306,7 @@ impl Mm {
         }
     }
 
-    /// A file was written to: its inode changes, once in a tick (`ext4_dirty_inode`).
+    /// Changes the times of a file that was written, once in a tick (`ext4_dirty_inode`).
     pub(super) fn update_times_on_ext4(&mut self, cx: &mut Cx, id: InodeId) -> Result<Step<()>, NoMemory> {
         let (now, inode) = (cx.now().0 / TICK.0, self.cache.inode(id));
         if inode.modified == now + 1 {
@@ -318,8 +319,8 @@ impl Mm {
         Ok(step)
     }
 
-    /// Blocks are about to be allocated for a file, in one transaction: its inode and the bitmap of the group change, and the
-    /// group's free blocks are to be known (`ext4_map_blocks`, `ext4_mb_mark_diskspace_used`).
+    /// Prepares the allocation of blocks for a file, in one transaction: its inode and the group's bitmap change, and the list of
+    /// the group's free blocks is brought into memory (`ext4_map_blocks`, `ext4_mb_mark_diskspace_used`).
     pub(super) fn allocate_on_ext4(&mut self, cx: &mut Cx, id: InodeId) -> Result<Step<()>, NoMemory> {
         if self.cache.is_xfs() || self.cache.ext4.is_own(id) {
             return Ok(Step::Done(()));

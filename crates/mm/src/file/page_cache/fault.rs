@@ -1,7 +1,7 @@
 //! Linux: do_read_fault(), do_cow_fault(), do_shared_fault() and do_wp_page() in mm/memory.c, filemap_fault() and
 //! filemap_map_pages() in mm/filemap.c, ext4_page_mkwrite() (v6.1).
-//! Differs: a private copy is allocated when the page is there; who waits for the disk lets go of the mmap lock and begins
-//! again.
+//! Differs: a private copy is allocated once the page is there; a fault that waits for the disk releases the mmap lock and
+//! begins again.
 
 use memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Wait};
 use rules::gfp::AllocRequest;
@@ -19,15 +19,15 @@ use crate::{
     },
 };
 
-/// Pages that a fault maps at once, where they are there (`fault_around_bytes`: 64 KiB).
+/// Most pages in the cache that a fault maps at once (`fault_around_bytes`: 64 KiB).
 const AROUND: u64 = 16;
 
-/// A fault in a mapping of a file, from where the kernel knows that it is one.
+/// A fault in a file mapping, once that is known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FileFault {
-    /// Pages that are being read for it.
+    /// Pages that are being read for the fault.
     window: Option<Window>,
-    /// Nothing could be read ahead, or that was done: the page alone.
+    /// Read-ahead was done, or was not possible: the page is read alone.
     is_alone: bool,
     /// The fault has waited for the disk.
     is_major: bool,
@@ -36,14 +36,14 @@ pub(crate) struct FileFault {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileWent {
-    /// There is no memory for it, yet or at all.
+    /// There is no memory, yet or at all.
     Without(NoMemory),
     /// The fault begins again after this.
     Waits(Wait),
     Done(FaultDone),
 }
 
-/// Where a fault is, and what for.
+/// The page of a fault, and its place in the tables and in the file.
 #[derive(Clone, Copy, Debug)]
 struct At {
     table: TableId,
@@ -53,8 +53,7 @@ struct At {
 }
 
 impl FileFault {
-    /// Goes on: `table` is the one for this page, in which nothing is mapped there, or a page of the file that must not be
-    /// stored to yet.
+    /// Takes a step. `table` is the page's table, in which its entry is empty or maps a write-protected page of the file.
     pub(crate) fn step(
         &mut self,
         mm: &mut Mm,
@@ -93,7 +92,7 @@ impl FileFault {
         }
     }
 
-    /// The page, read and unlocked (`filemap_fault`).
+    /// Finds the page, up to date and unlocked (`filemap_fault`).
     fn find(&mut self, mm: &mut Mm, cx: &mut Cx, at: At) -> Result<Pfn, FileWent> {
         let At { map: FileMap { inode, file, .. }, index, .. } = at;
         if self.window.is_none() {
@@ -115,7 +114,7 @@ impl FileFault {
                     return Ok(head);
                 }
                 if std::mem::replace(&mut self.is_alone, true) {
-                    // The disk could not read it, twice.
+                    // The disk failed to read it, twice.
                     return Err(FileWent::Done(FaultDone::BusError));
                 }
             }
@@ -138,8 +137,8 @@ impl FileFault {
         mm.read_ahead_of(at.map.file).around(at.index)
     }
 
-    /// A store to a page of a file that is shared: the page is dirty, and has a block, before it can be stored to
-    /// (`do_page_mkwrite`, `fault_dirty_shared_page`).
+    /// Makes a page of a shared mapping writable: first the page is marked dirty and gets a block (`do_page_mkwrite`,
+    /// `fault_dirty_shared_page`).
     fn make_writable(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, head: Pfn) -> FileWent {
         let place = (at.map.inode, at.index);
         if let Some(wait) = mm.wait_for_page(place, head) {
@@ -166,8 +165,8 @@ impl FileFault {
     }
 }
 
-/// The first store to a page of a private mapping of a file, whose page is ready ([`Mm::ready_page`]): the same work in the same
-/// order as [`FileFault`] does.
+/// Does the first store to a page of a private file mapping that is ready ([`Mm::ready_page`]): the work of [`FileFault`], in
+/// the same order.
 #[inline]
 pub(crate) fn copy_at_once(
     mm: &mut Mm,
@@ -184,7 +183,7 @@ pub(crate) fn copy_at_once(
     Ok(())
 }
 
-/// Maps what is there of the pages around one (`do_fault_around`); says whether the one itself was among them.
+/// Maps the pages around a page that are in the cache (`do_fault_around`); returns whether the page itself was among them.
 fn map_around(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, vma: &Vma, at: At) -> bool {
     let first = Vpn(at.vpn.0 & !(AROUND - 1)).max(vma.start);
     let end = Vpn((at.vpn.0 & !(AROUND - 1)) + AROUND).min(vma.end());
@@ -216,7 +215,7 @@ fn map_page(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, head: Pf
     space.rss += 1;
 }
 
-/// A store to a private mapping: a copy, which is anonymous memory from now on.
+/// Copies a page for a store to a private mapping: the copy is anonymous memory.
 fn copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, from: Pfn) -> FileWent {
     space.vmas.prepare_anon(at.vpn);
     let request = AllocRequest::gfp_highuser_movable(mm.memory.node_of_cpu(cx.cpu()));
@@ -244,15 +243,14 @@ fn install_copy(mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, at: At, (fro
 }
 
 impl Mm {
-    /// The page of a file that is mapped at a place, if it is there, read and unlocked, and not the marked one of what was read
-    /// ahead.
+    /// The file's page at a place of a mapping, if it is in the cache, up to date, unlocked and without a read-ahead mark.
     #[inline]
     pub(crate) fn ready_page(&self, map: FileMap, vpn: Vpn) -> Option<Pfn> {
         let page = self.cache.ready_page(map.inode, map.index(vpn))?;
         (!self.memory.frames.has(page, FrameFlag::Locked)).then_some(page)
     }
 
-    /// A page is there: if it is the marked one, what to read ahead (`do_async_mmap_readahead`).
+    /// The pages to read ahead after a hit on a page with a read-ahead mark (`do_async_mmap_readahead`).
     fn read_behind(&mut self, file: u32, inode: InodeId, index: u64) -> Option<Window> {
         self.read_ahead_of(file).hit();
         if !self.cache.has((inode, index), PageFlag::ReadAhead) {

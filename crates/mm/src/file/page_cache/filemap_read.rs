@@ -1,6 +1,7 @@
 //! Linux: filemap_read() in mm/filemap.c, ondemand_readahead() and force_page_cache_ra() in mm/readahead.c, generic_fadvise()
 //! in mm/fadvise.c (v6.1; generic_file_buffered_read() in v4.20).
-//! Differs: who waits for the disk begins again with that page; the history in the cache (`try_context_readahead`) is not asked.
+//! Differs: a task that waits for the disk begins again with that page; the history in the cache (`try_context_readahead`) is
+//! not used.
 
 use memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, primitive, step::Step};
 use units::{Bytes, Errno, Pfn, Time};
@@ -15,14 +16,14 @@ pub(super) struct Read {
     id: InodeId,
     at: u64,
     end: u64,
-    /// Pages that are being read for the page that it is at.
+    /// Pages that are being read for the present page.
     window: Option<Window>,
-    /// Nothing could be read ahead, or that was done: the page alone.
+    /// Read-ahead was done, or was not possible: the page is read alone.
     is_alone: bool,
 }
 
 enum Next {
-    /// The next page.
+    /// Go on with the next page.
     Go,
     Pause(Step<Result<(), Errno>>),
 }
@@ -32,10 +33,10 @@ impl Read {
         Self { file, id, at: offset.0, end: offset.0 + len.0, window: None, is_alone: false }
     }
 
-    /// Goes on until `horizon`, at least by a page. What lies behind the end of the file is not read.
+    /// Takes a step until `horizon`, at least one page. Nothing is read behind the end of the file.
     pub(super) fn step(&mut self, mm: &mut Mm, cx: &mut Cx, horizon: Time) -> Step<Result<(), Errno>> {
         mm.complete_disk_io(cx);
-        // Bound: each turn is a page.
+        // Bound: each turn reads a page.
         while self.at < self.end.min(mm.cache.inode(self.id).size) {
             match self.read_page(mm, cx) {
                 Next::Go => {}
@@ -47,17 +48,17 @@ impl Read {
         }
         match mm.update_times(cx, self.id, false) {
             Ok(step) => step.map(Ok),
-            // It is tried until there is memory (KM_SLEEP).
+            // The call repeats it until there is memory (KM_SLEEP).
             Err(NoMemory::Asked) => Step::More,
             Err(NoMemory::Refused) => Step::Block(disk_wait(cx.now() + RETRY)),
         }
     }
 
-    /// Gets the page that it is at (`filemap_get_pages`), and copies what is wanted of it.
+    /// Gets the present page (`filemap_get_pages`), and copies the wanted bytes.
     fn read_page(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         let index = self.at / Bytes::PAGE.0;
         let at = (self.id, index);
-        // Nearly always the page is there, and nothing is to be done but to copy: one look at the tree says so.
+        // Nearly always the page is in the cache and only has to be copied: one walk of the tree tells.
         let ready = if self.window.is_none() { mm.cache.ready_page(self.id, index) } else { None };
         if let Some(head) = ready.filter(|head| !mm.memory.frames.has(*head, FrameFlag::Locked)) {
             return self.copy(mm, cx, head);
@@ -85,7 +86,7 @@ impl Read {
         self.copy(mm, cx, head)
     }
 
-    /// Copies what is wanted of the page that it is at (`copy_folio_to_iter`).
+    /// Copies the wanted bytes of the present page (`copy_folio_to_iter`).
     fn copy(&mut self, mm: &mut Mm, cx: &mut Cx, head: Pfn) -> Next {
         let index = self.at / Bytes::PAGE.0;
         let end = self.end.min((index + 1) * Bytes::PAGE.0);
@@ -100,7 +101,7 @@ impl Read {
         Next::Go
     }
 
-    /// The page could not be read ahead, or the disk could not read it (`filemap_create_folio`, `filemap_read_folio`).
+    /// Reads a page alone that could not be read ahead (`filemap_create_folio`, `filemap_read_folio`).
     fn read_alone(&mut self, mm: &mut Mm, cx: &mut Cx, index: u64) -> Next {
         if std::mem::replace(&mut self.is_alone, true) && mm.cache.page(self.id, index).is_some() {
             return Next::Pause(Step::Done(Err(Errno::IO)));
@@ -110,7 +111,7 @@ impl Read {
 }
 
 impl Mm {
-    /// A page is there: if it is the marked one, what to read ahead (`filemap_readahead`).
+    /// The pages to read ahead after a hit on a page with a read-ahead mark (`filemap_readahead`).
     fn window_behind(&mut self, file: u32, at: (InodeId, u64)) -> Option<Window> {
         if !self.cache.has(at, PageFlag::ReadAhead) {
             return None;

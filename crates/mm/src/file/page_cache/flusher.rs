@@ -1,6 +1,7 @@
 //! Linux: wb_workfn() and below in fs/fs-writeback.c (v6.1).
-//! Differs: one device, one thread; inodes in the order in which they became dirty; what is asked for while it works is done
-//! after. It also commits the journal of ext4 or the log of XFS, and takes apart files that their last user has left behind.
+//! Differs: one device, one thread; inodes in the order in which they became dirty; requests that come while it works are
+//! served after. The thread also commits the journal of ext4 or the log of XFS, and removes files that lost their last user
+//! in munmap or exit.
 
 use std::collections::VecDeque;
 
@@ -22,53 +23,53 @@ use crate::{Mm, Spaces};
 
 const CENTISECOND: Picos = Picos::from_micros(10_000);
 
-/// The pages that the flusher writes.
+/// The reason for which the flusher writes pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
-    /// Until less than the lower limit is dirty (`for_background`).
+    /// Too many pages are dirty: write until fewer than the lower limit are (`for_background`).
     Background,
-    /// Pages that have been dirty for long (`for_kupdate`).
+    /// Pages have been dirty for too long (`for_kupdate`).
     Old,
-    /// Everything: memory is short (`WB_REASON_VMSCAN`).
+    /// Memory is short: write everything (`WB_REASON_VMSCAN`).
     Everything,
 }
 
 /// The thread that writes files to the disk.
 #[derive(Clone, Debug, Default)]
 pub struct Flusher {
-    /// The flusher was asked to write in the background.
+    /// Background writeback was requested.
     wants_background: bool,
     wants_everything: bool,
-    /// When it looks for old pages next.
+    /// When the flusher next looks for old pages.
     due: Option<Time>,
     state: Option<Work>,
-    /// Files to take apart.
+    /// Files to be removed.
     pub(super) orphans: VecDeque<InodeId>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Work {
     reason: Reason,
-    /// Inodes that were dirty when it began end here.
+    /// Inodes up to this place of `dirty` were dirty when the work began.
     end: u64,
-    /// The place from which on the next inode is looked for, and that of the one that was begun, if any was.
+    /// Place from which on the next inode is looked for, and that of the inode being written, if there is one.
     at: u64,
     begun: Option<u64>,
     /// Pages of this inode that are still to be written.
     left: u64,
-    /// Something was sent in this round.
+    /// Pages were sent in this round.
     has_sent: bool,
 }
 
 impl Flusher {
-    /// Does it write, or is it about to (`writeback_in_progress`)?
+    /// Whether the flusher writes, or is about to (`writeback_in_progress`).
     pub(super) fn is_working(&self) -> bool {
         self.wants_background || self.state.is_some()
     }
 }
 
 impl Mm {
-    /// A first inode is dirty: the thread looks after a while (`wb_wakeup_delayed`).
+    /// Starts the flusher's timer at the first dirty inode (`wb_wakeup_delayed`).
     pub(super) fn arm_flusher(&mut self, now: Time) {
         let centisecs = self.cache.settings.dirty_writeback_centisecs;
         if self.cache.flusher.due.is_none() && centisecs > 0 {
@@ -90,7 +91,7 @@ impl Mm {
         }
     }
 
-    /// Memory is short, and full of dirty pages that are not being written (`wakeup_flusher_threads`).
+    /// Wakes the flusher when reclaim meets too many dirty pages that are not under writeback (`wakeup_flusher_threads`).
     pub(crate) fn wake_flusher(&mut self, cx: &mut Cx) {
         if !self.cache.flusher.wants_everything {
             self.cache.flusher.wants_everything = true;
@@ -99,7 +100,7 @@ impl Mm {
         }
     }
 
-    /// A file that is not in use any more is taken apart by the thread.
+    /// Leaves the removal of an unused file to the flusher.
     pub(super) fn leave_orphan(&mut self, id: InodeId) {
         self.cache.flusher.orphans.push_back(id);
         self.tell_flusher();
@@ -110,7 +111,7 @@ impl Mm {
         Holdings { isolated: self.cache.xfs.held().collect(), ..Holdings::default() }
     }
 
-    /// Has it nothing to do but to look around from time to time?
+    /// Whether the flusher only waits for its timer.
     pub fn is_flusher_idle(&self) -> bool {
         let flusher = &self.cache.flusher;
         !flusher.is_working()
@@ -120,7 +121,7 @@ impl Mm {
             && !self.cache.ext4.is_commit_wanted()
     }
 
-    /// Writes some, or goes to sleep: until the flusher is asked, or until pages are old.
+    /// Takes a step: writes some pages, or sleeps until it is asked or pages are old.
     pub fn step_flusher(&mut self, spaces: &mut Spaces, cx: &mut Cx) -> Step<()> {
         self.complete_disk_io(cx);
         if let Some(id) = self.cache.flusher.orphans.front().copied() {
@@ -135,7 +136,7 @@ impl Mm {
         self.update_bandwidth(cx);
         let flushed = if self.cache.is_xfs() { self.flush_inodes(cx) } else { self.step_journal(cx) };
         let written = self.write_or_wait(spaces, cx);
-        // While a buffer is read files are written, and the other way round.
+        // While metadata is being read files are written, and the other way round.
         match (flushed, written) {
             (Some(Step::Block(wait)), Step::Block(_)) => Step::Block(wait),
             (Some(_), _) => Step::More,
@@ -155,7 +156,7 @@ impl Mm {
         }
     }
 
-    /// `wb_do_writeback`: everything first, then what is old, then down to the limit.
+    /// The next work: everything if that was asked for, then old pages, then background writeback (`wb_do_writeback`).
     fn next_writing(&mut self, cx: &mut Cx) -> Step<()> {
         let now = cx.now();
         let flusher = &mut self.cache.flusher;
@@ -183,7 +184,7 @@ impl Mm {
         Step::More
     }
 
-    /// A run of pages of the inode that is its turn (`writeback_sb_inodes`).
+    /// Writes a run of pages of the inode whose turn it is (`writeback_sb_inodes`).
     fn write_some(&mut self, spaces: &mut Spaces, cx: &mut Cx, work: &mut Work) -> Step<()> {
         if work.reason == Reason::Background && !self.is_over_background() {
             return Step::Done(());
@@ -193,13 +194,12 @@ impl Mm {
         let next = next.filter(|(_, id)| work.reason != Reason::Old || self.cache.is_older(*id, cx.now(), expire));
         let Some((place, id)) = next else {
             let goes_on = work.reason != Reason::Old && work.has_sent && self.cache.dirty.len() > 0;
-            // Inodes of which only a part was written have gone behind the others.
+            // Inodes of which only a part was written were requeued behind the others.
             (work.at, work.end, work.has_sent) = (0, self.cache.dirty.end(), false);
             return if goes_on { Step::More } else { Step::Done(()) };
         };
         if work.begun != Some(place) {
-            // Where its pages go is decided in a transaction (`xfs_iomap_write_allocate`).
-            // Steps of kernel threads ask for nothing.
+            // A transaction decides on the blocks of the pages (`xfs_iomap_write_allocate`).
             if self.log_inode(cx, id, Fields::Extents).is_err() {
                 return Step::Block(disk_wait(cx.now() + RETRY));
             }
@@ -224,7 +224,7 @@ impl Mm {
                     work.left = self.cache.chunk();
                 }
             }
-            // The kernel waits for it; the holder of the lock may wait for memory.
+            // The kernel waits for the lock here; in the simulator its owner may wait for memory.
             Sent::Locked(index, _) => self.cache.inode_mut(id).write_from = index + 1,
             Sent::None => {
                 self.cache.inode_mut(id).write_from = 0;
@@ -241,7 +241,7 @@ impl Mm {
         Step::More
     }
 
-    /// Behind all others: the rest of it is to be written after them (`requeue_inode`).
+    /// Requeues an inode behind all others, as a part of it is still to be written (`requeue_inode`).
     fn requeue_dirty(&mut self, id: InodeId) {
         let since = self.cache.inode(id).dirty_since;
         self.cache.leave_dirty(id);

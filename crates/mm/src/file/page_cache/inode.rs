@@ -1,5 +1,5 @@
 //! Linux: struct inode, include/linux/fs.h; fs/inode.c, fs/dcache.c (v6.1); i_mmap in mm/mmap.c.
-//! Differs: an inode that is not in memory is kept here too: what the disk knows of it.
+//! Differs: inodes that are not in memory are kept here too, as far as the disk has them.
 
 use std::collections::BTreeMap;
 
@@ -22,26 +22,26 @@ use crate::{Mm, space::vma::FileMap};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InodeId(pub u32);
 
-/// Which part of which file a segment is.
+/// The file and part that a segment is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) inode: InodeId,
     pub(super) nth: u32,
 }
 
-/// A family that maps a file so that page `index` is at `index + shift`.
+/// A family that maps a file so that page `index` of the file is at page number `index + shift`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MappedBy {
     pub(super) family: FamilyId,
     pub(super) shift: u64,
-    /// How many VMAs.
+    /// Number of VMAs.
     pub(super) vmas: u32,
 }
 
-/// Runs of blocks: from each start up to its end. Nearly all files have one, which needs no map.
+/// Runs of blocks, from start to end. Nearly all files have one run, which needs no map.
 #[derive(Clone, Debug)]
 pub(super) enum Extents {
-    /// None where the start is the end.
+    /// One run; none if start and end are equal.
     One(u64, u64),
     Many(BTreeMap<u64, u64>),
 }
@@ -60,7 +60,7 @@ impl Extents {
         }
     }
 
-    /// Adds a block; false if it was there.
+    /// Adds a block; returns false if it was there.
     pub(super) fn add(&mut self, index: u64) -> bool {
         if self.has(index) {
             return false;
@@ -88,7 +88,7 @@ impl Extents {
         true
     }
 
-    /// Gives up all blocks from an index on; how many.
+    /// Removes all blocks from an index on; returns their number.
     pub(super) fn cut(&mut self, from: u64) -> u64 {
         let before = self.blocks();
         match self {
@@ -121,58 +121,58 @@ pub(super) struct Rare {
     contents: BTreeMap<u64, u64>,
 }
 
-/// A file. There are as many as disks have small files, in one array: what few files have is in a box.
+/// A file. A disk may have a million small files, in one array: rare facts are boxed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
     /// A name leads to the file: false once it is unlinked.
     pub(super) has_name: bool,
-    /// Bytes.
+    /// Size in bytes.
     pub(super) size: u64,
     pub(super) mapping: Mapping,
     /// The first segment.
     pub(super) segment: Option<SegmentId>,
-    /// Blocks that it has on the disk.
+    /// Blocks of the file on the disk.
     pub(super) blocks: Extents,
-    /// Times that it is open.
+    /// Number of open files.
     pub(super) opens: u32,
-    /// Where it lives in memory, if it does.
+    /// The object of the inode, if it is in memory.
     pub(super) object: Option<Object>,
     pub(super) dentry: Option<Object>,
-    /// The log's or the journal's knowledge of the inode (`struct xfs_inode_log_item`, `struct jbd2_inode`).
+    /// The record of the inode in the log or the journal (`struct xfs_inode_log_item`, `struct jbd2_inode`).
     pub(super) log_item: Option<Object>,
-    /// The object of security modules, as long as the inode is in memory (`i_security`).
+    /// The object of security modules while the inode is in memory (`i_security`).
     pub(super) security: Option<Object>,
-    /// The blocks of the file as far as they are known or promised, where the file system is ext4 (`struct extent_status`).
+    /// On ext4: the extent of the file's blocks, known or promised (`struct extent_status`).
     pub(super) extent: Option<Object>,
-    /// The inode's number, where the file system is ext4.
+    /// On ext4: the inode's number.
     pub(super) number: u32,
-    /// The inode's cluster, and its vectors in the log, where the file system is XFS.
+    /// On XFS: the inode's cluster, and its vectors in the log.
     pub(super) cluster: Option<ClusterId>,
     pub(super) logged: Logged,
-    /// Pages up to the end that the disk knows, where it is of XFS.
+    /// On XFS: pages up to the file size that the disk has.
     pub(super) on_disk: u64,
-    /// In which tick it was last written to, and read; on ext4 the one after that, and only writes.
+    /// Ticks in which the file was last written, and last read; on ext4 one more than the tick, of writes only.
     pub(super) modified: u64,
     pub(super) accessed: u64,
-    /// The dentry's place among those that are not in use; and was it used again since it came there?
+    /// The dentry's place among unused dentries; and whether it was used again since.
     pub(super) dentry_place: Option<(NodeId, u64)>,
     pub(super) is_dentry_used: bool,
-    /// The inode's place among those that are not in use.
+    /// The inode's place among unused inodes.
     pub(super) idle_place: Option<(NodeId, u64)>,
-    /// The inode's place among those with dirty pages, and since when it has one.
+    /// The inode's place among inodes with dirty pages, and the time at which it got it.
     pub(super) dirty_place: Option<u64>,
     pub(super) dirty_since: Time,
-    /// Where the flusher goes on.
+    /// Index at which the flusher goes on.
     pub(super) write_from: u64,
-    /// When all that was sent so far is written.
+    /// When all pages sent so far are written.
     pub(super) written_by: Time,
-    /// Something could not be written since this was last asked (`AS_EIO`).
+    /// A page could not be written since this was last checked (`AS_EIO`).
     pub(super) has_failed: bool,
     pub(super) rare: Option<Box<Rare>>,
 }
 
 impl Inode {
-    /// Is the inode in use, so that it stays in memory?
+    /// Whether the inode is used, and so stays in memory.
     pub(super) fn is_used(&self) -> bool {
         self.opens > 0 || !self.maps().is_empty() || self.dentry.is_some()
     }
@@ -186,7 +186,7 @@ impl Inode {
         self.rare.get_or_insert_default()
     }
 
-    /// Segments of the file, the first to the last.
+    /// Segments of the file, in order.
     fn segments(&self) -> impl Iterator<Item = SegmentId> + '_ {
         self.segment.into_iter().chain(self.rare.iter().flat_map(|rare| rare.segments.iter().copied()))
     }
@@ -199,24 +199,24 @@ impl Inode {
         }
     }
 
-    /// The content of a block, for tests: 0 where nothing was written.
+    /// The contents of a block, for tests: 0 if it was never written.
     pub(super) fn content(&self, index: u64) -> u64 {
         self.rare.as_ref().and_then(|rare| rare.contents.get(&index).copied()).unwrap_or(0)
     }
 
-    /// A block has other contents, for tests.
+    /// Sets the contents of a block, for tests.
     pub(super) fn set_content(&mut self, index: u64, content: u64) {
         self.rare().contents.insert(index, content);
     }
 
-    /// Blocks from an index on have no contents any more, for tests.
+    /// Clears the contents of the blocks from an index on, for tests.
     pub(super) fn cut_contents(&mut self, from: u64) {
         if let Some(rare) = &mut self.rare {
             rare.contents.split_off(&from);
         }
     }
 
-    /// Pages up to its end.
+    /// Number of pages up to the file's end.
     pub(super) fn pages(&self) -> u64 {
         self.size.div_ceil(units::Bytes::PAGE.0)
     }
@@ -241,7 +241,7 @@ impl PageCache {
         InodeId(u32::try_from(self.inodes.len() - 1).expect("fewer than 2^32 files"))
     }
 
-    /// The file is no more: it has no pages, and is not in use.
+    /// Drops the inode of a file that is gone, without pages and users.
     pub(super) fn forget_inode(&mut self, id: InodeId) {
         self.leave_idle(id);
         self.leave_dirty(id);
@@ -256,7 +256,7 @@ impl PageCache {
         self.free_inodes.push(id.0);
     }
 
-    /// The part of a file that holds an index.
+    /// The segment that holds an index of a file.
     pub(super) fn segment(&mut self, id: InodeId, index: u64) -> SegmentId {
         let nth = usize::try_from(index / u64::from(SegmentId::PAGES)).expect("memory addresses them");
         // Bound: the parts of the file.
@@ -279,7 +279,7 @@ impl PageCache {
         }
     }
 
-    /// An inode is used again, or gone.
+    /// Takes an inode off the unused ones: it is used again, or gone.
     pub(super) fn leave_idle(&mut self, id: InodeId) {
         if let Some((node, place)) = self.inode_mut(id).idle_place.take() {
             self.idle[node].remove(place);
@@ -292,7 +292,7 @@ impl PageCache {
         }
     }
 
-    /// An inode has a dirty page now (`__mark_inode_dirty`); says whether it is the first inode that has.
+    /// Puts an inode among those with dirty pages (`__mark_inode_dirty`); returns whether it is the only one.
     pub(super) fn enter_dirty(&mut self, id: InodeId, now: Time) -> bool {
         let is_first = self.dirty.len() == 0;
         if self.inode(id).dirty_place.is_some() {
@@ -304,12 +304,12 @@ impl PageCache {
         is_first
     }
 
-    /// Was it dirtied so long ago?
+    /// Whether an inode became dirty at least `age` ago.
     pub(super) fn is_older(&self, id: InodeId, now: Time, age: Picos) -> bool {
         self.inode(id).dirty_since + age <= now
     }
 
-    /// A VMA maps the file from now on.
+    /// Counts a VMA that maps the file.
     pub(super) fn add_mapper(&mut self, id: InodeId, family: FamilyId, shift: u64) {
         let maps = &mut self.inode_mut(id).rare().maps;
         match maps.iter_mut().find(|map| map.family == family && map.shift == shift) {
@@ -321,13 +321,13 @@ impl PageCache {
 }
 
 impl Mm {
-    /// A VMA of a family maps a file from now on (`vma_link_file`).
+    /// Counts a VMA of a family that maps a file (`vma_link_file`).
     pub(crate) fn map_file(&mut self, family: FamilyId, map: FileMap) {
         self.cache.add_mapper(map.inode, family, map.shift);
         self.cache.open[map.file as usize].as_mut().expect("it is open, or another VMA keeps it").maps += 1;
     }
 
-    /// Ends a mapping of a file; a file without name that no task has open either goes at once (`remove_vma`, `iput`).
+    /// Ends a mapping of a file; an unlinked file that is not open is removed at once (`remove_vma`, `iput`).
     pub(crate) fn unmap_file(&mut self, cx: &mut Cx, family: FamilyId, map: FileMap) {
         let maps = &mut self.cache.inode_mut(map.inode).rare().maps;
         let at = maps.iter().position(|known| known.family == family && known.shift == map.shift);
@@ -339,7 +339,7 @@ impl Mm {
         self.put_mapped_file(cx, map.file);
     }
 
-    /// Frees the objects that are the inode in memory.
+    /// Frees the objects of an inode in memory.
     pub(super) fn free_inode_objects(&mut self, cx: &mut Cx, id: InodeId) {
         let inode = self.cache.inode_mut(id);
         let objects = [inode.object.take(), inode.log_item.take(), inode.extent.take(), inode.logged.take()];
@@ -349,8 +349,8 @@ impl Mm {
         }
     }
 
-    /// An inode that is not in use waits to be reclaimed, or goes with its file (`inode_add_lru`): since 5.16 when it has no
-    /// pages, before when none of them is dirty.
+    /// Puts an unused inode among those to be reclaimed, or drops it with its file (`inode_add_lru`): since 5.16 once it has
+    /// no pages, before that once none of them is dirty.
     pub(super) fn rest_inode(&mut self, id: InodeId) {
         let inode = self.cache.inode(id);
         let (Some(object), false, None) = (inode.object, inode.is_used(), inode.idle_place) else { return };

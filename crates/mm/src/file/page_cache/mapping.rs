@@ -1,9 +1,9 @@
 //! Linux: struct address_space, include/linux/fs.h; struct xa_node and xas_create() in lib/xarray.c (v6.1).
-//! Differs: base pages only; the marks of a page that its frame has no room for are kept beside its entry; nodes that hold
-//! only shadows are not on a list of their own.
+//! Differs: base pages only; the marks of a page that do not fit into its frame are kept beside its entry; nodes that hold only
+//! shadows are not on a list of their own.
 //!
-//! An inode's pages by index: a tree of nodes of 64 entries, of as few levels as its largest index needs. A file of one page
-//! needs no node at all.
+//! An inode's pages by index: a tree of nodes of 64 entries, with the fewest levels that its largest index allows. A file of one
+//! page needs no node.
 
 mod node;
 
@@ -16,16 +16,16 @@ pub(super) use self::node::Nodes;
 const SHIFT: u32 = 6;
 const SLOTS: usize = 1 << SHIFT;
 
-/// Facts that a page cache knows of a page beside those in its frame.
+/// A mark of a page in the cache, beside the flags of its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageFlag {
-    /// The disk does not hold what the page holds (`PG_dirty`).
+    /// The disk does not have the page's contents (`PG_dirty`).
     Dirty,
     /// The page is being written (`PG_writeback`).
     Writeback,
-    /// Reclaim wants it gone when that is done (`PG_reclaim`).
+    /// Reclaim frees the page after writeback (`PG_reclaim`).
     Reclaim,
-    /// The page was on the active list before it was reclaimed the last time (`PG_workingset`).
+    /// The page was on the active list before it was last reclaimed (`PG_workingset`).
     Workingset,
     /// A task that uses the page reads ahead (`PG_readahead`).
     ReadAhead,
@@ -44,7 +44,7 @@ impl PageFlag {
 pub(crate) struct Marks(u8);
 
 impl Marks {
-    /// Is it marked so?
+    /// Whether this mark is set.
     pub(crate) fn has(self, flag: PageFlag) -> bool {
         self.0 & flag.mask() != 0
     }
@@ -56,19 +56,19 @@ const FOLIO: u8 = 1;
 const SHADOW: u8 = 2;
 const NODE: u8 = 3;
 
-/// The slot at an index.
+/// The contents of the tree at an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// Nothing, and nothing is known of it.
+    /// No page and no shadow.
     Empty,
     /// A page.
     Folio(Pfn),
-    /// None any more; what reclaim has left behind (`workingset.rs`).
+    /// No page, but the shadow that reclaim left (`workingset.rs`).
     Shadow(u32),
 }
 
-/// An entry: a frame, a shadow or a node; marks; the slab of the page's buffer head, or, where the entry is a mapping's head and
-/// a node, the bits of an index below that node's: most files have one node, whose entry is found without a look at the node.
+/// An entry of the tree: a frame, a shadow or a node; marks; and the slab of the page's buffer head. If the mapping's head is a
+/// node, its last field holds that node's shift: most files have one node, whose entry is found without reading the node.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     word: u32,
@@ -92,7 +92,7 @@ impl Entry {
     }
 }
 
-/// Where an index is.
+/// The place of an index's entry.
 #[derive(Clone, Copy)]
 enum Place {
     Head,
@@ -102,9 +102,9 @@ enum Place {
 /// The pages of one inode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping {
-    /// Of an index 0 that is alone; or the node of the highest level.
+    /// The entry of index 0 if that is the only one; else the node of the highest level.
     head: Entry,
-    /// Pages (`nrpages`).
+    /// Number of pages (`nrpages`).
     pub(super) folios: u64,
 }
 
@@ -130,7 +130,7 @@ impl Mapping {
         if let Some(node) = nodes.found.get(top, high) {
             return Some(Place::In(node, place_in_node(index)));
         }
-        // Bound: the levels.
+        // Bound: the levels of the tree.
         loop {
             let node = nodes.get(id);
             let at = place_in_node(index >> node.shift);
@@ -153,27 +153,27 @@ impl Mapping {
         }
     }
 
-    /// The slot at an index (`xas_load`).
+    /// The page or shadow at an index (`xas_load`).
     pub(super) fn get(&self, nodes: &Nodes, index: u64) -> Slot {
         self.entry(nodes, index).slot()
     }
 
-    /// Is nothing there, not even a shadow (`mapping_empty`)?
+    /// Whether there are neither pages nor shadows (`mapping_empty`).
     pub(super) fn is_empty(&self) -> bool {
         self.head.kind() == EMPTY
     }
 
-    /// Could the inode go without taking pages along (`mapping_shrinkable`)?
+    /// Whether the inode could be freed without freeing pages (`mapping_shrinkable`).
     pub(super) fn is_shrinkable(&self) -> bool {
         matches!(self.head.kind(), EMPTY | SHADOW)
     }
 
-    /// Is a page marked?
+    /// Whether a page has this mark.
     pub(super) fn has(&self, nodes: &Nodes, index: u64, flag: PageFlag) -> bool {
         self.entry(nodes, index).flags & flag.mask() != 0
     }
 
-    /// A page that was read, and is not the marked one of what was read ahead.
+    /// A page that is up to date, and has no read-ahead mark.
     pub(super) fn ready_page(&self, nodes: &Nodes, index: u64) -> Option<Pfn> {
         let entry = self.entry(nodes, index);
         let marks = PageFlag::Uptodate.mask() | PageFlag::ReadAhead.mask();
@@ -181,20 +181,20 @@ impl Mapping {
         is_ready.then_some(Pfn(entry.word))
     }
 
-    /// The marks of a page, if this frame is it.
+    /// The marks of the page at an index, if it is in this frame.
     pub(super) fn marks_of(&self, nodes: &Nodes, index: u64, head: Pfn) -> Option<Marks> {
         let entry = self.entry(nodes, index);
         (entry.slot() == Slot::Folio(head)).then_some(Marks(entry.flags))
     }
 
-    /// Is a page up to date and dirty, with a buffer: does one more write(2) to it change nothing here?
+    /// Whether a page is up to date, dirty and has a buffer head, so that another write(2) to it changes nothing in the tree.
     pub(super) fn is_written(&self, nodes: &Nodes, index: u64) -> bool {
         let entry = self.entry(nodes, index);
         let marks = PageFlag::Uptodate.mask() | PageFlag::Dirty.mask();
         entry.kind() == FOLIO && entry.flags & marks == marks && entry.buffer != NIL.0
     }
 
-    /// Marks a page.
+    /// Sets or clears a mark of a page.
     pub(super) fn mark(&mut self, nodes: &mut Nodes, index: u64, flag: PageFlag, on: bool) {
         let set = |flags: &mut u8| *flags = *flags & !flag.mask() | if on { flag.mask() } else { 0 };
         match self.place(nodes, index).expect("only pages are marked") {
@@ -213,7 +213,7 @@ impl Mapping {
         Some(self.entry(nodes, index).buffer).filter(|buffer| *buffer != NIL.0).map(|buffer| Object(Pfn(buffer)))
     }
 
-    /// A page gets a buffer head, or loses it; says which one it had.
+    /// Gives a page a buffer head, or takes it away; returns the old one.
     pub(super) fn set_buffer(&mut self, nodes: &mut Nodes, index: u64, buffer: Option<Object>) -> Option<Object> {
         let buffer = buffer.map_or(NIL.0, |object| object.slab().0);
         let was = match self.place(nodes, index).expect("only pages have buffers") {
@@ -223,16 +223,16 @@ impl Mapping {
         (was != NIL.0).then_some(Object(Pfn(was)))
     }
 
-    /// Does the tree need one more node before there is a place for this index?
+    /// Whether the tree needs another node before it has an entry for this index.
     pub(super) fn needs_node(&self, nodes: &Nodes, index: u64) -> bool {
         let is_alone = index == 0 && self.head.kind() != NODE;
         !is_alone && !matches!(self.place(nodes, index), Some(Place::In(..)))
     }
 
-    /// Adds that node: above the others while the index is beyond them, else on the way down (`xas_expand`, `xas_create`).
+    /// Adds that node: at the top if the index is beyond the tree, else on the way down (`xas_expand`, `xas_create`).
     pub(super) fn add_node(&mut self, nodes: &mut Nodes, index: u64, object: Object) {
         if self.head.kind() == EMPTY {
-            // Of as many levels as it needs.
+            // A tree with the levels that the index needs.
             let mut shift = 0;
             while index >> shift >= SLOTS as u64 {
                 shift += SHIFT;
@@ -260,7 +260,7 @@ impl Mapping {
             return;
         }
         let mut id = top.expect("it reaches");
-        // Bound: the levels.
+        // Bound: the levels of the tree.
         loop {
             let node = nodes.get(id);
             let (shift, at) = (node.shift, place_in_node(index >> node.shift));
@@ -274,7 +274,7 @@ impl Mapping {
         }
     }
 
-    /// Puts something at an index for which there is a place; says what was there.
+    /// Sets the entry at an index, whose nodes exist; returns what was there.
     pub(super) fn set(&mut self, nodes: &mut Nodes, index: u64, slot: Slot) -> Slot {
         let entry = match slot {
             Slot::Empty => NOTHING,
@@ -298,7 +298,7 @@ impl Mapping {
         was.slot()
     }
 
-    /// Another frame takes a page's place: marks and buffer stay (`folio_migrate_mapping`).
+    /// Replaces the frame of a page; marks and buffer stay (`folio_migrate_mapping`).
     pub(super) fn replace(&mut self, nodes: &mut Nodes, index: u64, to: Pfn) {
         match self.place(nodes, index).expect("it has a page") {
             Place::Head => self.head.word = to.0,
@@ -306,10 +306,10 @@ impl Mapping {
         }
     }
 
-    /// Gives up nodes that are empty, and those above the only one that is left of index 0 (`xas_delete_node`).
+    /// Drops nodes that are empty, and nodes at the top that lead only to index 0's (`xas_delete_node`).
     fn prune(&mut self, nodes: &mut Nodes, from: u32) {
         let mut id = from;
-        // Bound: the levels.
+        // Bound: the levels of the tree.
         while nodes.get(id).count == 0 {
             let parent = nodes.get(id).parent;
             nodes.give(id);
@@ -361,7 +361,7 @@ impl Mapping {
         if self.head.kind() == NODE { next_in(nodes, self.head.word, 0, from, of) } else { None }
     }
 
-    /// Shadows from an index on, with the next one: for those who take all of it away.
+    /// The first index with a page or shadow from an index on, for callers that remove all of them.
     pub(super) fn next_any(&self, nodes: &Nodes, from: u64) -> Option<u64> {
         if self.head.kind() != NODE {
             return (self.head.kind() != EMPTY && from == 0).then_some(0);
@@ -387,12 +387,12 @@ fn next_any_in(nodes: &Nodes, id: u32, base: u64, from: u64) -> Option<u64> {
     })
 }
 
-/// The first page of a node from an index on that is in a set; the node's first index is `base`.
+/// The first page of a node, from an index on, whose entry is in a set of the node; `base` is the node's first index.
 fn next_in(nodes: &Nodes, id: u32, base: u64, from: u64, of: fn(&Node) -> u64) -> Option<(u64, Pfn)> {
     let node = nodes.get(id);
     let first = from.saturating_sub(base) >> node.shift;
     let mut bits = if first < SLOTS as u64 { of(node) & (!0 << first) } else { 0 };
-    // Bound: the bits.
+    // Bound: the bits of a word.
     while bits != 0 {
         let at = bits.trailing_zeros() as usize;
         let start = base + ((at as u64) << node.shift);
@@ -408,10 +408,10 @@ fn next_in(nodes: &Nodes, id: u32, base: u64, from: u64, of: fn(&Node) -> u64) -
     None
 }
 
-/// An entry's bit in a set, and in those of the nodes above as long as that changes anything.
+/// Sets an entry's bit in a set of its node, and the bits of the nodes above as long as that changes anything.
 fn propagate(nodes: &mut Nodes, id: u32, at: usize, on: bool, of: impl Fn(&mut Node) -> &mut u64) {
     let (mut id, mut at) = (id, at);
-    // Bound: the levels.
+    // Bound: the levels of the tree.
     loop {
         let node = nodes.get_mut(id);
         let parent = node.parent;

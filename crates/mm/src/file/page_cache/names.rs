@@ -1,6 +1,6 @@
 //! Linux: path_openat() in fs/namei.c, alloc_empty_file() in fs/file_table.c, __d_alloc() and retain_dentry() in fs/dcache.c,
 //! ext4_create() in fs/ext4/namei.c (v6.1).
-//! Differs: no dentries of directories, nor of names that are not there.
+//! Differs: no dentries of directories, and no negative dentries.
 
 use std::cmp::Reverse;
 
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Mm, file::disk::Filesystem};
 
-/// Opening a file, or making it.
+/// open(2) of a file, or its creation.
 #[derive(Clone, Debug)]
 pub(super) struct Opening {
     name: String,
@@ -32,15 +32,15 @@ pub(super) struct Opening {
     filp: Option<Object>,
     dentry: Option<Object>,
     inode: Option<Object>,
-    /// The log's or the journal's knowledge of the inode.
+    /// The record of the inode in the log or the journal.
     log_item: Option<Object>,
     /// The object of security modules.
     security: Option<Object>,
-    /// And of XFS, the vector of a new inode in the log; its cluster, and memory for the buffer of that.
+    /// On XFS: the vector of a new inode in the log; its cluster, and memory for the cluster's buffer.
     vector: Option<Object>,
     cluster: Option<Placed>,
     building: Building,
-    /// Of ext4, the number of a new inode.
+    /// On ext4: the number of a new inode.
     number: Option<u32>,
 }
 
@@ -51,8 +51,8 @@ impl Opening {
         Self { name, makes, filp, dentry, inode, log_item, security, vector, cluster, building, number }
     }
 
-    /// Of XFS, the buffer that an inode is read from, or that a new cluster of inodes is written to (`xfs_imap_to_bp`,
-    /// `xfs_ialloc_inode_init`). A new inode in a cluster that is there needs none (`xfs_iread`).
+    /// On XFS: gets the buffer that an inode is read from, or that a new cluster of inodes is written to (`xfs_imap_to_bp`,
+    /// `xfs_ialloc_inode_init`). A new inode in an existing cluster needs none (`xfs_iread`).
     fn buffer(&mut self, mm: &mut Mm, cx: &mut Cx, known: Option<InodeId>) -> Step<Result<(), Errno>> {
         let wanted = match known {
             Some(id) => mm.cache.inode(id).cluster.filter(|_| mm.cache.inode(id).object.is_none()).map(|at| (at, id)),
@@ -65,8 +65,7 @@ impl Opening {
         }
     }
 
-    /// Of ext4, the blocks of a new inode and of its name, or those in which a name and an inode are found that are not in memory
-    /// (`has`).
+    /// On ext4: gets the blocks of a new inode and of its name, or those of a name and inode that are not in memory (`has`).
     fn blocks(&mut self, mm: &mut Mm, cx: &mut Cx, known: Option<InodeId>, has: [bool; 3]) -> Step<Result<(), Errno>> {
         let got = match known {
             Some(id) if !(has[0] && has[1]) => mm.look_up_on_ext4(cx, &self.name, id),
@@ -79,13 +78,13 @@ impl Opening {
         match got {
             Ok(step) => step.map(Ok),
             Err(NoMemory::Asked) => Step::More,
-            // The request is made until there is memory (`__GFP_NOFAIL`).
+            // The request is repeated until there is memory (`__GFP_NOFAIL`).
             Err(NoMemory::Refused) => Step::Block(disk_wait(cx.now() + RETRY)),
         }
     }
 
-    /// Allocates the objects that are missing, but for those that a name `has` in memory: a dentry, an inode, and what the
-    /// journal of ext4 needs to know of it, as files are opened to be written too (`ext4_file_open`).
+    /// Allocates the objects that are missing, except those that are in memory (`has`): a dentry, an inode, and the journal's
+    /// record of it, which ext4 needs as files are opened for writing too (`ext4_file_open`).
     fn alloc_objects(&mut self, mm: &mut Mm, cx: &mut Cx, has: [bool; 3]) -> Result<(), NoMemory> {
         let (item, has_item) = match mm.cache.disk.filesystem() {
             Filesystem::Ext4 => (Cache::Jbd2Inode, has[2]),
@@ -107,7 +106,7 @@ impl Opening {
         Ok(())
     }
 
-    /// The file's descriptor.
+    /// Takes a step; the result is the file's descriptor.
     pub(super) fn step(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Result<u32, Errno>> {
         let known = mm.cache.names.get(self.name.as_str()).copied();
         match (known, self.makes) {
@@ -115,7 +114,7 @@ impl Opening {
             (None, false) => return self.fail(mm, cx, Errno::NOENT),
             (Some(_), false) | (None, true) => {}
         }
-        // A name that is known may lead to a dentry and an inode in memory.
+        // A known name may have a dentry and an inode in memory.
         let has = known.map_or([false; 3], |id| {
             let inode = mm.cache.inode(id);
             [inode.dentry.is_some(), inode.object.is_some(), inode.log_item.is_some()]
@@ -149,7 +148,7 @@ impl Opening {
         });
         mm.cache.leave_idle(id);
         let inode = mm.cache.inode_mut(id);
-        // Another task may have got them meanwhile.
+        // Another task may have made them meanwhile.
         let dentry = if inode.dentry.is_none() {
             std::mem::replace(&mut inode.dentry, self.dentry.take())
         } else {
@@ -198,7 +197,7 @@ impl Opening {
 }
 
 impl PageCache {
-    /// Gives an open file the lowest number that is free.
+    /// Gives an open file the lowest free descriptor.
     fn keep_open(&mut self, open: Open) -> u32 {
         if let Some(Reverse(free)) = self.free_files.pop() {
             self.open[free as usize] = Some(open);
@@ -210,7 +209,7 @@ impl PageCache {
 }
 
 impl Mm {
-    /// The file of a descriptor.
+    /// The inode of a descriptor.
     pub(super) fn opened(&self, file: u32) -> Result<InodeId, Errno> {
         let open = self.cache.open.get(file as usize).and_then(Option::as_ref);
         let open = open.filter(|open| open.has_descriptor);
@@ -222,7 +221,7 @@ impl Mm {
         self.opened(file)
     }
 
-    /// A descriptor is closed; the file that has to be taken apart then, if one has.
+    /// Closes a descriptor; returns the file if it must be removed now.
     pub(super) fn close_file(&mut self, cx: &mut Cx, file: u32) -> Result<Option<InodeId>, Errno> {
         let open = self.cache.open.get_mut(file as usize).and_then(Option::as_mut);
         let open = open.filter(|open| open.has_descriptor).ok_or(Errno::BADF)?;
@@ -230,7 +229,7 @@ impl Mm {
         Ok(self.put_file(cx, file))
     }
 
-    /// An open file without descriptor and without mapping is closed for good (`__fput`); what has to be taken apart then.
+    /// Closes an open file without descriptor and mappings (`__fput`); returns its inode if it must be removed now.
     fn put_file(&mut self, cx: &mut Cx, file: u32) -> Option<InodeId> {
         let open = self.cache.open[file as usize].take_if(|open| !open.has_descriptor && open.maps == 0)?;
         self.cache.free_files.push(Reverse(file));
@@ -239,7 +238,7 @@ impl Mm {
         self.let_go_of(open.inode)
     }
 
-    /// A name goes; the file that has to be taken apart then, if one has.
+    /// Removes a name; returns the file if it must be removed now.
     pub(super) fn unlink_file(&mut self, cx: &mut Cx, name: &str) -> Result<Option<InodeId>, Errno> {
         let id = self.cache.names.remove(name).ok_or(Errno::NOENT)?;
         primitive::file_operation(cx);
@@ -258,8 +257,8 @@ impl Mm {
         }
     }
 
-    /// Lets go of a file that is no longer in use: without a name it is to be taken apart, else its dentry waits to be reclaimed
-    /// (`dput`).
+    /// Handles a file that lost a user: an unused file without a name is returned to be removed, else its dentry waits to be
+    /// reclaimed (`dput`).
     fn let_go_of(&mut self, id: InodeId) -> Option<InodeId> {
         let inode = self.cache.inode(id);
         if inode.opens > 0 || !inode.maps().is_empty() {
@@ -283,8 +282,8 @@ impl Mm {
         None
     }
 
-    /// A VMA does not map an open file any more: if that was all that used the file, who unmaps it takes it apart as far as
-    /// that is possible at once, and the flusher does the rest.
+    /// Counts off a VMA of an open file. If that was the last user, some of the file is removed at once, and the flusher does the
+    /// rest.
     pub(super) fn put_mapped_file(&mut self, cx: &mut Cx, file: u32) {
         self.cache.open[file as usize].as_mut().expect("a VMA keeps it").maps -= 1;
         let Some(id) = self.put_file(cx, file) else { return };

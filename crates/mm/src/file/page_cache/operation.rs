@@ -1,5 +1,5 @@
 //! Linux: the system calls on files in fs/open.c, fs/read_write.c, fs/namei.c, fs/sync.c, and fs/drop_caches.c (v6.1).
-//! Differs: descriptors are the machine's, not a process's.
+//! Differs: descriptors belong to the machine, not to a process.
 
 use memory::{cx::Cx, frame::Holdings, primitive, step::Step};
 use units::{Bytes, Errno, Time};
@@ -17,9 +17,9 @@ use crate::{Mm, Spaces};
 /// A system call on files.
 #[derive(Clone, Debug)]
 pub enum FileRequest {
-    /// Make a file that was not there, and open it.
+    /// Create a file and open it.
     Create(String),
-    /// Open one that is there.
+    /// Open an existing file.
     Open(String),
     /// Close a descriptor.
     Close(u32),
@@ -27,31 +27,31 @@ pub enum FileRequest {
     Unlink(String),
     /// Set a file's length.
     Truncate(u32, Bytes),
-    /// Write so many bytes from an offset on.
+    /// Write `len` bytes from an offset on.
     Write {
-        /// Which file.
+        /// The descriptor.
         file: u32,
         /// The first byte.
         offset: Bytes,
-        /// How many.
+        /// Number of bytes.
         len: Bytes,
     },
-    /// Read as many bytes from an offset on, as far as the file goes.
+    /// Read up to `len` bytes from an offset on, as far as the file goes.
     Read {
-        /// Which file.
+        /// The descriptor.
         file: u32,
         /// The first byte.
         offset: Bytes,
-        /// How many.
+        /// Number of bytes.
         len: Bytes,
     },
-    /// Reads through this descriptor will be here and there (`POSIX_FADV_RANDOM`).
+    /// Announce random reads through this descriptor (`POSIX_FADV_RANDOM`).
     AdviseRandom(u32),
-    /// Wait until a file is on the disk.
+    /// Wait until a file is on the disk (fsync(2)).
     Sync(u32),
-    /// Wait until all files are.
+    /// Wait until all files are on the disk (sync(2)).
     SyncAll,
-    /// Drop what is clean.
+    /// Drop clean pages, dentries and inodes.
     DropCaches,
 }
 
@@ -85,7 +85,7 @@ enum State {
 }
 
 impl FileOperation {
-    /// Nothing is done yet.
+    /// A call that has not begun.
     pub fn new(request: FileRequest) -> Self {
         Self { request, state: State::Begin }
     }
@@ -107,7 +107,7 @@ impl FileOperation {
         }
     }
 
-    /// Goes on until `horizon` where it is a long one, at least by a phase.
+    /// Takes a step until `horizon`, at least one phase.
     pub fn step(
         &mut self,
         mm: &mut Mm,
@@ -158,7 +158,7 @@ impl FileOperation {
         }
     }
 
-    /// How it goes on; nothing when it is done.
+    /// Begins the call; returns the state in which it goes on, or none if it is done.
     fn begin(&mut self, mm: &mut Mm, cx: &mut Cx) -> Result<Option<State>, Errno> {
         let state = match &self.request {
             FileRequest::Create(name) => State::Opening(Opening::new(name.clone(), true)),
@@ -203,7 +203,7 @@ impl FileOperation {
         }
     }
 
-    /// Frees what it holds.
+    /// Frees what the call holds.
     pub fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         match std::mem::replace(&mut self.state, State::Begin) {
             State::Opening(mut opening) => opening.abort(mm, cx),

@@ -1,6 +1,6 @@
 //! Linux: page_cache_ra_unbounded(), ondemand_readahead() and force_page_cache_ra() in mm/readahead.c, do_sync_mmap_readahead()
 //! and do_async_mmap_readahead() in mm/filemap.c, ext4_mpage_readpages() (v6.1).
-//! Differs: no huge or sequential VMAs; the history in the cache (`try_context_readahead`) is not asked.
+//! Differs: no huge or sequential VMAs; the history in the cache (`try_context_readahead`) is not used.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use units::{Order, Pfn};
 use super::{InodeId, PageFlag};
 use crate::Mm;
 
-/// The largest window, in pages.
+/// The largest read-ahead window, in pages.
 // VM_READAHEAD_PAGES, include/linux/mm.h (v6.1): 128 KiB.
 const RA_PAGES: u64 = 32;
-/// From so many misses on pages around are not read any more.
+/// Number of misses from which on the pages around a fault are not read any more.
 // MMAP_LOTSAMISS, mm/filemap.c (v6.1).
 const LOTS_OF_MISSES: u32 = 100;
 
-/// How the reads of an open file went (`struct file_ra_state`).
+/// The read-ahead state of an open file (`struct file_ra_state`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadAhead {
     start: u64,
@@ -27,21 +27,21 @@ pub(crate) struct ReadAhead {
     mmap_miss: u32,
     /// The page that read(2) used last.
     last: Option<u64>,
-    /// Nothing is read but what is asked for (`FMODE_RANDOM`).
+    /// Only the pages asked for are read (`FMODE_RANDOM`).
     is_random: bool,
 }
 
-/// Pages to be read.
+/// A read-ahead window: pages to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Window {
-    /// Those still to be looked at.
+    /// Pages that are still to be submitted.
     pages: Range<u64>,
-    /// The one whose use starts the next reading.
+    /// The page whose first use starts the next window (`PG_readahead`).
     mark: u64,
 }
 
 impl ReadAhead {
-    /// A page is missing: those around it.
+    /// The window around a page that is missing in a mapping.
     pub(super) fn around(&mut self, index: u64) -> Option<Window> {
         if self.mmap_miss < LOTS_OF_MISSES * 10 {
             self.mmap_miss += 1;
@@ -54,13 +54,13 @@ impl ReadAhead {
         Some(self.window())
     }
 
-    /// A page is there.
+    /// Notes a hit on a page of a mapping.
     pub(super) fn hit(&mut self) {
         self.mmap_miss = self.mmap_miss.saturating_sub(1);
     }
 
-    /// A page that was marked is used: the ones behind those that were read (`ondemand_readahead`). `miss`: the first index
-    /// behind this one that has no page.
+    /// The next window, when a page with a read-ahead mark is used (`ondemand_readahead`). `miss`: the first index behind this
+    /// page that is not in the cache.
     pub(super) fn ahead(&mut self, index: u64, miss: impl FnOnce() -> u64) -> Option<Window> {
         if index == self.start + self.size - self.async_size.min(self.size) || index == self.start + self.size {
             self.start += self.size;
@@ -77,7 +77,7 @@ impl ReadAhead {
         Some(self.window())
     }
 
-    /// A page that read(2) wants is missing, and it wants so many from there on (`page_cache_sync_ra`).
+    /// The window for a page that is missing in read(2), which wants `wanted` pages from there on (`page_cache_sync_ra`).
     pub(super) fn sync(&mut self, index: u64, wanted: u64) -> Window {
         let just_these = Window { pages: index..index + wanted, mark: u64::MAX };
         if self.is_random {
@@ -96,7 +96,7 @@ impl ReadAhead {
         }
         (self.start, self.size) = (index, first_size(wanted));
         self.async_size = if self.size > wanted { self.size - wanted } else { self.size };
-        // Who begins with the page that is marked reads the next window with this one.
+        // A read that begins with the marked page reads the next window too.
         if self.size == self.async_size {
             let next = next_size(self.size);
             (self.async_size, self.size) = (next, self.size + next);
@@ -104,7 +104,7 @@ impl ReadAhead {
         self.window()
     }
 
-    /// read(2) uses a page; says whether it is another one than the last time.
+    /// Notes a page that read(2) uses; returns whether it differs from the last one.
     pub(super) fn note(&mut self, index: u64) -> bool {
         self.last.replace(index) != Some(index)
     }
@@ -152,17 +152,17 @@ impl Mm {
         &mut self.cache.open[file as usize].as_mut().expect("its user keeps it").read_ahead
     }
 
-    /// The first index behind one that has no page (`page_cache_next_miss`), not further than a window.
+    /// The first index behind a page that is not in the cache (`page_cache_next_miss`), at most a window away.
     pub(super) fn next_miss(&self, id: InodeId, index: u64) -> u64 {
         let behind = index + 1..=index + RA_PAGES + 1;
         behind.into_iter().find(|at| self.cache.page(id, *at).is_none()).unwrap_or(index + RA_PAGES + 2)
     }
 
-    /// Puts pages of a window into the cache and has them read, as far as memory goes (`page_cache_ra_unbounded`): where it is
-    /// out, that is the end of the window, and no error.
+    /// Puts the pages of a window into the cache and submits their reads (`page_cache_ra_unbounded`). If memory is out, the
+    /// window ends there without an error.
     pub(super) fn read_window(&mut self, cx: &mut Cx, id: InodeId, window: &mut Window) -> Result<(), NoMemory> {
         let end = window.pages.end.min(self.cache.inode(id).pages());
-        // Bound: the window.
+        // Bound: the pages of the window.
         while window.pages.start < end {
             let index = window.pages.start;
             if self.cache.page(id, index).is_none() {
@@ -171,7 +171,7 @@ impl Mm {
                     Ok(head) => head,
                     Err(NoMemory::Asked) => return Err(NoMemory::Asked),
                     Err(NoMemory::Refused) => {
-                        // It is enough for now.
+                        // The window ends here.
                         window.pages.start = end;
                         return Ok(());
                     }
@@ -187,7 +187,7 @@ impl Mm {
         Ok(())
     }
 
-    /// A page that is there, but does not hold what it should, or one that memory was short for: it alone.
+    /// Reads one page alone: it is in the cache but not up to date, or memory was short for it.
     pub(super) fn read_one(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> Result<(), NoMemory> {
         let head = if let Some(head) = self.cache.page(id, index) {
             self.try_lock_folio(head);
@@ -203,7 +203,7 @@ impl Mm {
         Ok(())
     }
 
-    /// A locked page gets what its block holds when the disk has read it; a hole is zeroes, at once.
+    /// Submits the read of a locked page; a hole is zeroes, at once.
     fn read_page(&mut self, cx: &mut Cx, (id, index): (InodeId, u64), head: Pfn) {
         debug_assert!(self.memory.frames.has(head, FrameFlag::Locked), "a page is read under its lock");
         if self.cache.inode(id).blocks.has(index) {
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!((first.pages, first.mark), (0..4, 1));
         let second = ahead.ahead(1, || unreachable!("as expected")).unwrap();
         assert_eq!((second.pages, second.mark), (4..12, 4));
-        // Somewhere else, and the page behind that.
+        // A page elsewhere, and the page behind it.
         ahead.note(7);
         assert_eq!(ahead.sync(100, 2).pages, 100..102);
         assert!(ahead.note(101) && !ahead.note(101));

@@ -1,6 +1,6 @@
 //! Linux: super_cache_count() and super_cache_scan() in fs/super.c, prune_dcache_sb() in fs/dcache.c, prune_icache_sb() in
 //! fs/inode.c (v4.18 to v6.1).
-//! Differs: inodes are freed without having been marked as used before; pages that go with an inode are not counted
+//! Differs: inodes are freed without having been marked as used before; pages that are freed with an inode are not counted
 //! (`pginodesteal`, `kswapd_inodesteal`).
 
 use memory::{cx::Cx, event::Event, step::RUN};
@@ -14,7 +14,7 @@ use crate::{Mm, folio::lru::Run, reclaim::shrinker::asked_when_dropping};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeftOfInodes {
     inodes: u64,
-    /// The page of the first of them to go on with.
+    /// Index of the first inode's page to go on with.
     from: u64,
 }
 
@@ -25,18 +25,18 @@ impl LeftOfInodes {
 }
 
 impl Mm {
-    /// Dentries and inodes of a node that are not in use, as many as `vm.vfs_cache_pressure` shows of them.
+    /// Number of unused dentries and inodes of a node, scaled by `vm.vfs_cache_pressure`.
     pub(crate) fn count_idle_inodes(&self, node: NodeId) -> u64 {
         self.vfs_pressure_ratio(self.cache.dentries[node].len() + self.cache.idle[node].len())
     }
 
-    /// The part of so many objects that `vm.vfs_cache_pressure` shows (`vfs_pressure_ratio`). In two parts.
+    /// Scales a number of objects by `vm.vfs_cache_pressure`, in two parts (`vfs_pressure_ratio`).
     pub(super) fn vfs_pressure_ratio(&self, objects: u64) -> u64 {
         let pressure = self.cache.settings.vfs_cache_pressure;
         objects / 100 * pressure + objects % 100 * pressure / 100
     }
 
-    /// Frees dentries as their share of so many objects; what is to be done about inodes then.
+    /// Frees dentries by their share of `most` objects; returns the inodes that are to be looked at then.
     pub(crate) fn shrink_dentries(&mut self, cx: &mut Cx, node: NodeId, most: u64) -> LeftOfInodes {
         let (dentries, inodes) = (self.cache.dentries[node].len(), self.cache.idle[node].len());
         let total = dentries + inodes + 1;
@@ -45,7 +45,7 @@ impl Mm {
     }
 
     fn prune_dentries(&mut self, cx: &mut Cx, node: NodeId, most: u64) {
-        // Bound: as asked.
+        // Bound: the objects asked for.
         for _ in 0..most {
             let Some(id) = self.cache.dentries[node].first() else { break };
             let inode = self.cache.inode_mut(id);
@@ -54,7 +54,7 @@ impl Mm {
             inode.is_dentry_used = false;
             self.cache.dentries[node].remove(place);
             if is_open {
-                // It comes back when it is closed.
+                // The dentry of an open file comes back when that is closed.
                 continue;
             }
             if was_used {
@@ -67,10 +67,10 @@ impl Mm {
         }
     }
 
-    /// Looks at so many inodes, from a page of the first one on, and frees what the rules of the kernel let go
-    /// (`inode_lru_isolate`). What is left to look at when others may run first; nothing when that was all.
+    /// Looks at unused inodes, from a page of the first one on, and frees those that the kernel's rules allow
+    /// (`inode_lru_isolate`). Returns the rest if others may run first; none at the end.
     pub(crate) fn prune_inodes(&mut self, cx: &mut Cx, node: NodeId, mut left: LeftOfInodes) -> Option<LeftOfInodes> {
-        // Bound: as asked.
+        // Bound: the objects asked for.
         while left.inodes > 0 {
             let id = self.cache.idle[node].first()?;
             let pages = self.cache.inode(id).mapping.folios;
@@ -82,7 +82,7 @@ impl Mm {
                 return Some(LeftOfInodes { from, ..left });
             }
             if self.cache.inode(id).mapping.folios > 0 {
-                // It gets another pass.
+                // The inode gets another pass.
                 self.cache.leave_idle(id);
                 self.rest_inode(id);
             } else {
@@ -93,12 +93,12 @@ impl Mm {
         None
     }
 
-    /// Takes clean pages that are not in use out of a file, a run of them from an index on (`invalidate_mapping_pages`). Where to
-    /// go on; nothing when there are no more.
+    /// Takes a run of clean, unused pages out of a file, from an index on (`invalidate_mapping_pages`). Returns the index to go
+    /// on at; none at the end.
     fn invalidate_some(&mut self, cx: &mut Cx, id: InodeId, from: u64) -> Option<u64> {
         let mut run = Run::EMPTY;
         let mut next = Some(from);
-        // Bound: a run.
+        // Bound: the pages of a run.
         for _ in 0..RUN {
             let Some(from) = next else { break };
             let found = self.cache.inode(id).mapping.next_folio(&self.cache.nodes, from);
@@ -114,14 +114,14 @@ impl Mm {
         next
     }
 
-    /// An inode without pages that is not in use leaves memory, with what it knows of pages that were.
+    /// Drops an unused inode without pages from memory, with the shadows of its evicted pages.
     fn evict_idle(&mut self, cx: &mut Cx, id: InodeId) {
         self.cache.leave_idle(id);
         self.cut_shadows(cx, id, 0);
         self.free_inode_objects(cx, id);
     }
 
-    /// All of them (`drop_slab`). The objects asked for are counted where they are in proportion to pages.
+    /// Drops all dentries, inodes and buffers (`drop_slab`). Objects asked for are counted if shrinkers go by pages scanned.
     pub(super) fn drop_slab(&mut self, cx: &mut Cx) {
         for node in self.memory.nodes().ids().collect::<Vec<_>>() {
             // Bound: a dentry that was used goes at the second time.
@@ -133,14 +133,14 @@ impl Mm {
                 self.prune_dentries(cx, node, dentries);
             }
             let mut left = Some(LeftOfInodes::all(self.cache.idle[node].len()));
-            // Bound: who was used three times goes at the third.
+            // Bound: a buffer that was used three times goes at the third pass.
             for _ in 0..3 {
                 let buffers = self.count_buffers(node);
                 self.shrink_buffers(cx, node, buffers);
             }
             let blocks = self.count_checkpointed();
             self.shrink_checkpointed(cx, blocks);
-            // Bound: each turn takes pages or inodes.
+            // Bound: each turn frees pages or inodes.
             while let Some(more) = left {
                 left = self.prune_inodes(cx, node, more);
             }

@@ -1,6 +1,6 @@
 //! Linux: ext4_sync_file() in fs/ext4/fsync.c, file_write_and_wait_range() in mm/filemap.c, ksys_sync() in fs/sync.c (v6.1).
-//! Differs: with XFS the log is one block, written when the file's pages are; with ext4 that block ends the transaction, which
-//! is sent by whoever waits for it. sync(2) looks every tick how far the flusher has come.
+//! Differs: with XFS the log is one block, written after the file's pages; with ext4 that block ends the transaction, and is
+//! sent by the task that waits for it. sync(2) checks every tick how far the flusher has come.
 
 use memory::{
     alloc::NoMemory,
@@ -21,17 +21,17 @@ use crate::{Mm, Spaces};
 pub(super) struct Sync {
     id: InodeId,
     phase: Phase,
-    /// The journal knows of the blocks that its pages will have.
+    /// The journal has the blocks that were allocated for the file's pages.
     is_allocated: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Send what is dirty from here on.
+    /// Send dirty pages from this index on.
     Send(u64),
-    /// Wait until it is written.
+    /// Wait until they are written.
     Wait,
-    /// Wait for the journal.
+    /// Wait for the commit of the journal.
     Commit,
 }
 
@@ -72,7 +72,7 @@ impl Sync {
                     return Step::Block(disk_wait(written_by));
                 }
                 if mm.cache.inode(self.id).mapping.next_dirty(&mm.cache.nodes, 0).is_some() {
-                    // Changed while it was written.
+                    // A page was changed while it was written.
                     self.phase = Phase::Send(0);
                     return Step::More;
                 }
@@ -94,7 +94,7 @@ impl Sync {
     }
 }
 
-/// The next step when the journal has not got what it needs: it is tried until there is memory (`__GFP_NOFAIL`).
+/// Repeats a call to the journal until it has got its memory (`__GFP_NOFAIL`).
 fn retry(cx: &Cx, got: Result<Step<()>, NoMemory>) -> Step<Result<(), Errno>> {
     match got {
         Ok(Step::Block(wait)) => Step::Block(wait),
@@ -103,10 +103,11 @@ fn retry(cx: &Cx, got: Result<Step<()>, NoMemory>) -> Step<Result<(), Errno>> {
     }
 }
 
-/// One sync(2): pages of files, the journal, and then what it has held back of the block device (`sync_fs`, `sync_bdevs`).
+/// One sync(2): pages of files, the journal, and then pages of the block device that the journal held back (`sync_fs`,
+/// `sync_bdevs`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncAll {
-    /// Pages written since the start of the kernel when all that was dirty when it began is written.
+    /// Number of pages written since boot at which all pages that were dirty at the beginning are written.
     until: i64,
     round: Round,
 }
@@ -123,7 +124,7 @@ impl SyncAll {
         Self { until: until(mm), round: Round::Files }
     }
 
-    /// Takes a step; pages that become dirty meanwhile are not waited for.
+    /// Takes a step. Pages that become dirty meanwhile are not waited for.
     pub(super) fn step(&mut self, mm: &mut Mm, cx: &mut Cx) -> Step<Result<(), Errno>> {
         mm.complete_disk_io(cx);
         let counts = mm.cache.totals();
@@ -146,7 +147,7 @@ impl SyncAll {
     }
 }
 
-/// Pages written since the start of the kernel when all that is dirty now is written.
+/// Number of pages written since boot at which all pages that are dirty now are written.
 fn until(mm: &Mm) -> i64 {
     let counts = mm.cache.totals();
     mm.cache.balancing.written + (counts.dirty + counts.writeback).cast_signed()

@@ -1,5 +1,5 @@
 //! Linux: truncate_inode_pages_range() in mm/truncate.c, evict() in fs/inode.c, unmap_mapping_pages() in mm/memory.c (v6.1).
-//! Differs: mappings of a page go just before it does; pages are not cut in the middle.
+//! Differs: mappings of a page are removed just before the page; a page is never truncated in its middle.
 
 use memory::{
     cx::Cx,
@@ -16,10 +16,10 @@ use crate::{
 };
 
 impl Mm {
-    /// Takes some pages off the end of a file, from byte `len` on; done when there are no more.
+    /// Truncates some pages of a file, from byte `len` on; done when there are no more.
     pub(super) fn truncate_some(&mut self, spaces: &mut Spaces, cx: &mut Cx, id: InodeId, len: Bytes) -> Step<()> {
         let first = len.0.div_ceil(Bytes::PAGE.0);
-        // Bound: a run.
+        // Bound: the pages of a run.
         for _ in 0..RUN {
             let Some((_, head)) = self.cache.inode(id).mapping.next_folio(&self.cache.nodes, first) else { break };
             if self.file_mappings(head) == 0 {
@@ -28,7 +28,7 @@ impl Mm {
             self.unmap_page(spaces, cx, head, TlbFlush::Later);
             primitive::flush_tlb(cx);
             if self.file_mappings(head) > 0 {
-                // A child that is being forked has it too, and cannot be found yet.
+                // A child that is being forked maps the page too, and is not found yet.
                 return Step::Block(Wait::Until(cx.now() + units::Picos::from_micros(4000)));
             }
             if let Step::Block(wait) = self.cut_pages(cx, id, first, 1) {
@@ -46,7 +46,7 @@ impl Mm {
         cut
     }
 
-    /// A file that is not in use, and that has no name any more, goes; some of it at a time.
+    /// Removes some pages of an unused file without a name; done when the file is gone (`evict`).
     pub(super) fn evict_some(&mut self, cx: &mut Cx, id: InodeId) -> Step<()> {
         self.complete_disk_io(cx);
         let cut = self.cut_pages(cx, id, 0, RUN);
@@ -57,12 +57,12 @@ impl Mm {
         cut
     }
 
-    /// Takes up to `most` pages without mappings out of the cache, from an index on, and frees them; shadows at the end.
+    /// Takes up to `most` unmapped pages out of the cache, from an index on, and frees them; shadows at the end.
     fn cut_pages(&mut self, cx: &mut Cx, id: InodeId, first: u64, most: u64) -> Step<()> {
         self.complete_disk_io(cx);
         let mut run = Run::EMPTY;
         let mut step = Step::More;
-        // Bound: as asked.
+        // Bound: the pages asked for.
         for _ in 0..most {
             let Some((index, head)) = self.cache.inode(id).mapping.next_folio(&self.cache.nodes, first) else {
                 self.cut_shadows(cx, id, first);
@@ -89,7 +89,7 @@ impl Mm {
     }
 
     pub(super) fn cut_shadows(&mut self, cx: &mut Cx, id: InodeId, first: u64) {
-        // Bound: the shadows.
+        // Bound: the shadows of the file.
         while let Some(index) = self.cache.inode(id).mapping.next_any(&self.cache.nodes, first) {
             let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the file exists");
             inode.mapping.set(&mut self.cache.nodes, index, super::Slot::Empty);
@@ -97,7 +97,7 @@ impl Mm {
         self.free_tree_nodes(cx);
     }
 
-    /// Takes all mappings of a page away; what was stored through them makes it dirty (`try_to_unmap`).
+    /// Removes all mappings of a page; a dirty entry makes the page dirty (`try_to_unmap`).
     pub(crate) fn unmap_page(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, flush: TlbFlush) {
         let places = self.file_places(head);
         let mut is_dirty = false;

@@ -1,5 +1,5 @@
 //! Linux: generic_perform_write() in mm/filemap.c, ext4_da_write_begin() and ext4_da_write_end() in fs/ext4/inode.c (v6.1).
-//! Differs: no lock of the inode; where a part of a page is written that the disk has, that page is read alone.
+//! Differs: no lock of the inode; a page that is written in part is read from the disk alone.
 
 use memory::{
     alloc::NoMemory,
@@ -24,28 +24,28 @@ pub(super) struct Write {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The inode's times change first.
+    /// Change the inode's times.
     Times,
-    /// Find the next page, or allocate one.
+    /// Find the next page, or allocate a frame for it.
     Page,
-    /// Put a new one into the cache.
+    /// Put a new page into the cache.
     Insert(Pfn),
-    /// The page is locked: its buffer, then the bytes.
+    /// Make the buffer of the locked page, then copy the bytes.
     Locked,
-    /// Must the writer pause?
+    /// Pause the writer if it must.
     Balance,
 }
 
-/// The rest of a file that a task writes with one write(2) for each block of so many bytes.
+/// The rest of a file that a task writes with one write(2) per block.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
-    /// Which file, by its descriptor.
+    /// The file's descriptor.
     pub file: u32,
     /// The first byte that is not written yet.
     pub at: u64,
-    /// Where the last block ends.
+    /// End of the last block.
     pub end: u64,
-    /// Bytes of each block but the last; more than none.
+    /// Bytes of each block but the last; above 0.
     pub block: u64,
 }
 
@@ -66,7 +66,7 @@ impl Write {
         self.at / Bytes::PAGE.0
     }
 
-    /// Goes on until `horizon`, at least by a phase.
+    /// Takes a step until `horizon`, at least one phase.
     pub(super) fn step(&mut self, mm: &mut Mm, cx: &mut Cx, horizon: Time) -> Step<Result<(), Errno>> {
         mm.complete_disk_io(cx);
         // Bound: each turn goes to the next phase of a page.
@@ -76,7 +76,7 @@ impl Write {
                     Ok(Step::Done(())) => Next::Phase(Phase::Page),
                     Ok(Step::Block(wait)) => Next::Wait(wait),
                     Ok(Step::More) => return Step::More,
-                    // It is tried until there is memory (KM_SLEEP).
+                    // The call repeats it until there is memory (KM_SLEEP).
                     Err(NoMemory::Refused) => Next::Wait(disk_wait(cx.now() + RETRY)),
                     Err(asked @ NoMemory::Asked) => Next::Without(asked),
                 },
@@ -151,7 +151,7 @@ impl Write {
         let start = at.1 * Bytes::PAGE.0;
         let is_whole = self.at == start && (self.end >= start + Bytes::PAGE.0 || self.end >= mm.cache.inode(at.0).size);
         if !mm.cache.has(at, PageFlag::Uptodate) && !is_whole && mm.cache.inode(at.0).blocks.has(at.1) {
-            // The rest of it is on the disk. A task that waits for the page waits for that.
+            // The disk has the rest of the page. A task that waits for the page waits for its read.
             mm.fill_from_disk(at, head);
             let done = mm.submit_request(cx, at.0, (at.1, 1), false);
             self.phase = Phase::Page;
@@ -172,7 +172,7 @@ impl Write {
         Next::Phase(Phase::Balance)
     }
 
-    /// The frame that it holds between two steps.
+    /// The frame that the call holds between two steps.
     pub(super) fn holdings(&self) -> Holdings {
         match self.phase {
             Phase::Insert(pfn) => Holdings { isolated: vec![Held { pfn, order: Order::BASE }], ..Holdings::default() },
@@ -180,7 +180,7 @@ impl Write {
         }
     }
 
-    /// Frees what it holds, and lets go of the page.
+    /// Frees what the call holds, and unlocks the page.
     pub(super) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Page) {
             Phase::Insert(held) => mm.memory.free(cx, held, Order::BASE),
@@ -194,10 +194,9 @@ impl Write {
 }
 
 impl Mm {
-    /// The next write(2) of a task, as many of them as change nothing but the bytes of one page: it is in the cache, up to date
-    /// and dirty, and not locked; the file's times are of this tick; the task need not pause, the disk does not interrupt, and
-    /// all are over before an instant. Each of them takes the same time. Returns how many they are; nothing has happened where
-    /// there are none.
+    /// Does the next calls of write(2) of a task that only change bytes of one page: the page is in the cache, up to date,
+    /// dirty and unlocked; the file's times are of this tick; the task need not pause, no request of the disk ends, and all
+    /// calls end before `before`. Each call takes the same time. Returns their number; 0 means that nothing was done.
     pub fn write_again(&mut self, cx: &mut Cx, blocks: Blocks, before: Time) -> u64 {
         let Blocks { file, at, end, block } = blocks;
         let index = at / Bytes::PAGE.0;
@@ -227,7 +226,7 @@ impl Mm {
         n
     }
 
-    /// The wait for a page that another task works on, or that is being read.
+    /// The wait for a page that another task has locked, or that is being read.
     pub(super) fn wait_for_page(&mut self, at: (InodeId, u64), head: Pfn) -> Option<Wait> {
         if !self.memory.frames.has(head, FrameFlag::Locked) {
             return None;
@@ -235,7 +234,7 @@ impl Mm {
         Some(self.read_by(at).map_or_else(|| self.wait_on_folio(head), disk_wait))
     }
 
-    /// A page that is being read holds what its block holds.
+    /// Sets the contents of a page to those of its block.
     pub(super) fn fill_from_disk(&mut self, (id, index): (InodeId, u64), head: Pfn) {
         if self.memory.frames.keeps_contents() {
             let content = self.cache.inode(id).content(index);
@@ -243,7 +242,7 @@ impl Mm {
         }
     }
 
-    /// Stores a content that no other page has: for tests.
+    /// Stores contents that no other page has: for tests.
     fn store_tag(&mut self, head: Pfn) {
         if self.memory.frames.keeps_contents() {
             self.cache.balancing.tags += 1;

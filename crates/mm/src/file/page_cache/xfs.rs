@@ -1,12 +1,11 @@
 //! Linux: fs/xfs: xfs_buf_allocate_memory(), xfs_buftarg_shrink_scan() in xfs_buf.c, xfs_imap_to_bp(), xfs_iflush() in
 //! xfs_inode.c, xfsaild_push() in xfs_trans_ail.c, xfs_log_worker() in xfs_log.c (v4.20).
-//! Differs: of metadata only the buffers of inodes are there; the log never fills up, so that inodes are flushed by the worker of
-//! the log alone, and by the thread that writes files back; inodes that are given up are freed at once. What a transaction needs
-//! of memory is in log.rs.
+//! Differs: of metadata only the buffers of inodes are modelled; the log never fills up, so that inodes are flushed by the worker
+//! of the log and by the flusher alone; inodes that are given up are freed at once. log.rs has the memory of a transaction.
 //!
-//! The inodes of a file system lie on its disk in clusters of 32. Who reads an inode, or writes it back, needs the buffer of its
-//! cluster: four pages that belong to no file and cannot be moved, and a small object. Buffers that are not in use are given
-//! back under pressure, and allocated again when they are wanted: they come and go where inodes stay.
+//! The inodes of XFS lie on its disk in clusters of 32. Reading an inode, or writing it back, takes the buffer of its cluster:
+//! four pages that belong to no file and cannot be moved, and a small object. Unused buffers are freed under pressure, and
+//! allocated again when they are needed: they come and go where inodes stay.
 
 mod log;
 
@@ -42,18 +41,18 @@ use crate::{
 /// Inodes of 512 bytes in a cluster of 16 KiB (`xfs_icluster_size_fsb`; mkfs.xfs of 2018 makes version 5).
 const INODES: u32 = 32;
 const PAGES: usize = METADATA_PAGES as usize;
-/// How often the shrinker passes a buffer of inodes by that was used (`XFS_INO_REF`, xfs_shared.h).
+/// Passes of the shrinker that a used buffer of inodes survives (`XFS_INO_REF`, xfs_shared.h).
 const REFERENCES: u8 = 2;
-/// How often everything that is dirty is flushed (`xfs_syncd_centisecs`).
+/// Time between two flushes of everything that is dirty (`xfs_syncd_centisecs`).
 const PUSH_PERIOD: Picos = Picos::from_secs(30);
-/// When the thread tries again that got no memory (`xfsaild`).
+/// Time after which the flusher tries again if it got no memory (`xfsaild`).
 pub(super) const RETRY: Picos = Picos::from_micros(20_000);
 
-/// A cluster of inodes.
+/// Number of a cluster of inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClusterId(u32);
 
-/// Where a new inode lies.
+/// The place of a new inode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) cluster: ClusterId,
@@ -76,18 +75,18 @@ struct Buffer {
     pages: [Pfn; PAGES],
     references: u8,
     place: u64,
-    /// When the disk has read it.
+    /// When the disk has read the buffer.
     read_by: Time,
 }
 
 impl Buffer {
-    /// Done when the disk has read it.
+    /// Done when the disk has read the buffer.
     fn is_read(&self, now: Time) -> Step<()> {
         if self.read_by > now { Step::Block(disk_wait(self.read_by)) } else { Step::Done(()) }
     }
 }
 
-/// Memory for a buffer, as far as there is any. Its pages are isolated.
+/// The parts of a buffer that were allocated so far. Its pages are isolated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Building {
     object: Option<Object>,
@@ -104,21 +103,21 @@ impl Building {
     }
 }
 
-/// The metadata of a file system that is XFS.
+/// The metadata of an XFS file system.
 #[derive(Clone, Debug)]
 pub(super) struct Xfs {
     clusters: Vec<Cluster>,
-    /// The last cluster of each directory, and how many inodes it has.
+    /// The last cluster of each directory, and its number of inodes.
     directories: BTreeMap<String, (ClusterId, u32)>,
-    /// Buffers by the time since they were used (`bt_lru`).
+    /// Buffers in the order of their last use (`bt_lru`).
     lru: PerNode<Ordered<ClusterId>>,
-    /// Clusters with inodes that are in the log only (`xa_ail`).
+    /// Clusters with inodes that were changed in the log alone (`xa_ail`).
     dirty: Ordered<ClusterId>,
-    /// When the worker of the log looks next.
+    /// When the worker of the log next runs.
     due: Option<Time>,
-    /// Inodes that were dirty when the pass began end here.
+    /// Clusters up to this place of `dirty` were dirty when the pass began.
     end: u64,
-    /// Memory for the buffer of the cluster that is being flushed.
+    /// The parts of a buffer for the cluster that is being flushed.
     building: Building,
     log: Log,
 }
@@ -137,7 +136,7 @@ impl Xfs {
         }
     }
 
-    /// Another disk, before there are files on it.
+    /// Sets the disk, before there are files on it.
     pub(super) fn mount(&mut self, disk: &DiskSpec) {
         self.log = Log::new(disk);
     }
@@ -153,7 +152,7 @@ impl Xfs {
         self.clusters.iter().filter_map(|cluster| cluster.buffer.as_ref()).flat_map(|buffer| buffer.pages)
     }
 
-    /// Frames that the flushing thread holds.
+    /// Frames that the flusher holds for a buffer.
     pub(super) fn held(&self) -> impl Iterator<Item = Held> + '_ {
         self.building.held()
     }
@@ -166,7 +165,7 @@ impl Xfs {
         [self.due, self.log.due()].into_iter().flatten().min()
     }
 
-    /// Does the log want something done at once?
+    /// Whether the log needs a step at once.
     pub(super) fn is_log_wanted(&self) -> bool {
         self.log.is_wanted()
     }
@@ -179,7 +178,7 @@ impl Xfs {
         &mut self.clusters[id.0 as usize]
     }
 
-    /// The cluster that the next inode of a directory gets; directories lie apart from each other (`xfs_dialloc`).
+    /// The cluster for the next inode of a directory; each directory has clusters of its own (`xfs_dialloc`).
     fn place(&mut self, name: &str) -> Placed {
         let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
         if let Some((id, inodes)) = self.directories.get_mut(directory).filter(|(_, inodes)| *inodes < INODES) {
@@ -194,7 +193,7 @@ impl Xfs {
 }
 
 impl PageCache {
-    /// The kind of object that an inode is.
+    /// The cache of the file system's inodes.
     pub(super) fn inode_cache(&self) -> Cache {
         match self.disk.filesystem() {
             Filesystem::Ext4 => Cache::Ext4Inode,
@@ -206,14 +205,14 @@ impl PageCache {
         self.disk.filesystem() == Filesystem::Xfs
     }
 
-    /// The cluster of a file that is to be made.
+    /// The cluster for the inode of a file that is created.
     pub(super) fn place_inode(&mut self, name: &str) -> Option<Placed> {
         self.is_xfs().then(|| self.xfs.place(name))
     }
 }
 
 impl Mm {
-    /// An inode is in the log only (`xfs_trans_log_inode`, `xfs_trans_commit`). Other file systems need no memory for it.
+    /// Copies an inode into the log (`xfs_trans_log_inode`, `xfs_trans_commit`). Other file systems need no memory for that.
     pub(super) fn log_inode(&mut self, cx: &mut Cx, id: InodeId, fields: Fields) -> Result<(), NoMemory> {
         let Some(cluster) = self.cache.inode(id).cluster else { return Ok(()) };
         self.format_inode(cx, id, fields)?;
@@ -229,7 +228,7 @@ impl Mm {
         Ok(())
     }
 
-    /// Gets what a buffer is made of, as far as memory goes.
+    /// Allocates the missing parts of a buffer, as far as there is memory.
     fn build(&mut self, cx: &mut Cx, building: &mut Building) -> Result<(), NoMemory> {
         if building.object.is_none() {
             building.object = Some(self.memory.alloc_object(cx, Cache::XfsBuf)?);
@@ -243,7 +242,7 @@ impl Mm {
         Ok(())
     }
 
-    /// Gives up what was got for a buffer.
+    /// Frees the parts of a buffer.
     pub(super) fn give_up_building(&mut self, cx: &mut Cx, building: &mut Building) {
         for pfn in building.pages.drain(..) {
             self.memory.free(cx, pfn, Order::BASE);
@@ -253,7 +252,8 @@ impl Mm {
         }
     }
 
-    /// The buffer of a cluster (`xfs_buf_get_map`, `xfs_buf_read_map`): a new cluster's is not read. Done when it is there.
+    /// Gets the buffer of a cluster (`xfs_buf_get_map`, `xfs_buf_read_map`); that of a new cluster is not read. Done when it is
+    /// there.
     pub(super) fn get_buffer(
         &mut self,
         cx: &mut Cx,
@@ -280,8 +280,8 @@ impl Mm {
         Ok(self.cache.xfs.cluster_mut(id).buffer.insert(buffer).is_read(cx.now()))
     }
 
-    /// The thread that writes files back flushes inodes too (`xfsaild`, `xfs_inode_item_push`): the buffer of a cluster is read,
-    /// if it is not there, and written. Nothing when there is nothing to flush now.
+    /// Flushes inodes in the flusher (`xfsaild`, `xfs_inode_item_push`): reads the buffer of a cluster, if it is not there, and
+    /// writes it. None if there is nothing to flush now.
     pub(super) fn flush_inodes(&mut self, cx: &mut Cx) -> Option<Step<()>> {
         if self.cache.xfs.due.is_some_and(|due| due <= cx.now()) {
             self.push_checkpoint(cx);
@@ -300,13 +300,13 @@ impl Mm {
         match got {
             Ok(Step::Done(())) => {}
             Ok(step) => return Some(step),
-            // Steps of kernel threads ask for nothing.
+            // Steps of kernel threads do not ask the slow path.
             Err(_) => return Some(Step::Block(disk_wait(cx.now() + RETRY))),
         }
         let xfs = &mut self.cache.xfs;
         xfs.dirty.remove(place);
         xfs.cluster_mut(id).dirty_place = None;
-        // What has become dirty since waits for the next time.
+        // Clusters that have become dirty since wait for the next pass.
         if xfs.dirty.from(0).is_some_and(|(place, _)| place >= xfs.end) {
             xfs.due.get_or_insert(cx.now() + PUSH_PERIOD);
         }
@@ -315,14 +315,14 @@ impl Mm {
         Some(Step::More)
     }
 
-    /// Buffers of a node, as many as `vm.vfs_cache_pressure` shows of them (`xfs_buftarg_shrink_count`).
+    /// Number of buffers of a node, scaled by `vm.vfs_cache_pressure` (`xfs_buftarg_shrink_count`).
     pub(crate) fn count_buffers(&self, node: NodeId) -> u64 {
         self.vfs_pressure_ratio(self.cache.xfs.lru[node].len())
     }
 
-    /// Looks at so many of them, and frees those that were not used for long (`xfs_buftarg_isolate`).
+    /// Looks at `most` buffers, and frees those that were not used for long (`xfs_buftarg_isolate`).
     pub(crate) fn shrink_buffers(&mut self, cx: &mut Cx, node: NodeId, most: u64) {
-        // Bound: as asked.
+        // Bound: the objects asked for.
         for _ in 0..most {
             let xfs = &mut self.cache.xfs;
             let Some(id) = xfs.lru[node].first() else { break };

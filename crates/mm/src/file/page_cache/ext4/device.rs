@@ -1,13 +1,13 @@
 //! Linux: __getblk_gfp(), grow_dev_page() and touch_buffer() in fs/buffer.c, def_blk_aops in block/fops.c; sb_getblk() in
 //! include/linux/buffer_head.h; __ext4_get_inode_loc() in fs/ext4/inode.c, ext4_sb_breadahead_unmovable() in fs/ext4/super.c;
 //! ext4_mb_load_buddy_gfp() in fs/ext4/mballoc.c (v6.1.166; v5.10.265 has the same).
-//! Differs: a block that cannot be read is read again; a block of inodes that were all freed is read too; CPUs keep no
-//! references to the buffers that they used last (`bh_lrus`), which migration would take from them and reclaim would not.
+//! Differs: a block that cannot be read is read again; a block whose inodes were all freed is read too; CPUs keep no
+//! references to the buffers that they used last (`bh_lrus`), which migration would drop and reclaim would not.
 //!
 //! A block of metadata is a page of the block device, which is in the page cache like a file: on the LRU lists, with a buffer
-//! head, and movable, but never of ZONE_MOVABLE (`GFP_USER | __GFP_MOVABLE`). Blocks of an inode table that are read because
-//! one beside them is are asked for as unmovable; migration moves them like the others. Which blocks are free is kept in pages
-//! without buffers that are asked for as unmovable too (`GFP_NOFS`).
+//! head, and movable, but never in ZONE_MOVABLE (`GFP_USER | __GFP_MOVABLE`). Blocks of an inode table that are read ahead are
+//! allocated as unmovable; migration moves them like the others. The lists of free blocks are in pages without buffers, also
+//! allocated as unmovable (`GFP_NOFS`).
 
 use memory::{alloc::NoMemory, cx::Cx, frame::FrameFlag, step::Step};
 use rules::gfp::{AllocRequest, Mobility};
@@ -17,12 +17,12 @@ use super::super::{Inode, InodeId, PageFlag, dirty::disk_wait, inode::Extents};
 use crate::Mm;
 
 impl Mm {
-    /// A file that no name leads to, and whose blocks are the disk's.
+    /// Makes a file without a name, whose blocks are the disk's.
     fn own_file(&mut self) -> InodeId {
         self.cache.add_inode(Inode { has_name: true, blocks: Extents::One(0, u64::MAX), ..Inode::default() })
     }
 
-    /// The block device as a file.
+    /// The block device as a file, which is made at the first call.
     pub(super) fn device(&mut self) -> InodeId {
         if let Some(id) = self.cache.ext4.device {
             return id;
@@ -31,7 +31,7 @@ impl Mm {
         *self.cache.ext4.device.insert(id)
     }
 
-    /// A block of the device, to be read if the disk has it, and if that `matters`; done when it is there.
+    /// Brings a block of the device into memory; it is read if the disk has it and `matters` is true. Done when it is there.
     pub(super) fn get_block(&mut self, cx: &mut Cx, block: u64, matters: bool) -> Result<Step<()>, NoMemory> {
         self.complete_disk_io(cx);
         let at = (self.device(), block);
@@ -54,7 +54,8 @@ impl Mm {
         Ok(Step::Block(disk_wait(self.read_block(cx, at)?)))
     }
 
-    /// Reads a block, and with one of an inode table those around it (`ext4_sb_breadahead_unmovable`). When it is there.
+    /// Reads a block, and with a block of an inode table its neighbours (`ext4_sb_breadahead_unmovable`). Returns when it will
+    /// be there.
     fn read_block(&mut self, cx: &mut Cx, (id, block): (InodeId, u64)) -> Result<Time, NoMemory> {
         let around = self.cache.ext4.read_around(block).unwrap_or(block..=block);
         let request = AllocRequest::gfp_kernel(self.memory.node_of_cpu(cx.cpu()));
@@ -71,7 +72,7 @@ impl Mm {
             }
         }
         let mut there = cx.now();
-        // The queue is plugged: blocks side by side are one request.
+        // The queue is plugged: neighbouring blocks become one request.
         for run in unread.chunk_by(|one, next| one + 1 == *next) {
             let pages = u32::try_from(run.len()).expect("few blocks");
             let done = self.submit_request(cx, id, (run[0], pages), false);
@@ -82,7 +83,8 @@ impl Mm {
         Ok(there)
     }
 
-    /// Gets the free blocks of a group (`ext4_mb_load_buddy`): its bitmap with what is promised, and its buddies.
+    /// Brings the list of a group's free blocks into memory (`ext4_mb_load_buddy`): its bitmap with promised blocks, and the
+    /// buddies.
     pub(super) fn load_buddy(&mut self, cx: &mut Cx, group: u64) -> Result<(), NoMemory> {
         let id = if let Some(id) = self.cache.ext4.buddies {
             id
@@ -98,7 +100,7 @@ impl Mm {
         Ok(())
     }
 
-    /// A page at an index, which counts as used (`find_or_create_page`).
+    /// Finds or makes the page at an index, which counts as used (`find_or_create_page`).
     fn find_or_create(&mut self, cx: &mut Cx, at: (InodeId, u64), request: &AllocRequest) -> Result<(), NoMemory> {
         if let Some(head) = self.cache.page(at.0, at.1) {
             self.mark_page_accessed(cx, head);
@@ -110,7 +112,7 @@ impl Mm {
         self.add_page(cx, at, head, true);
         self.memory.frames.mark(head, FrameFlag::Referenced, true);
         self.unlock_folio(cx, head);
-        // The caller uses the block once more before it lets go of it.
+        // The caller uses the block once more before it drops its reference.
         self.mark_page_accessed(cx, head);
         Ok(())
     }

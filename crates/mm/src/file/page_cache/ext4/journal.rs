@@ -4,14 +4,15 @@
 //! jbd2_journal_shrink_checkpoint_list() in checkpoint.c; buffer_migrate_folio_norefs() in mm/migrate.c, drop_buffers() in
 //! fs/buffer.c (v6.1.166); bdev_try_to_free_page() in fs/ext4/super.c, jbd2_journal_try_to_free_buffers() in transaction.c
 //! (v5.10.265).
-//! Differs: the thread that commits (`jbd2`) is the one that writes back; a block that changes while it is being committed is not
-//! copied before; the journal never fills up, so that no task waits for a checkpoint (`log_do_checkpoint`); extents are not
-//! first allocated as unwritten, so that no end of a write changes its inode once more; a shrinker looks at all transactions
-//! each time (`j_shrink_transaction`).
+//! Differs: the flusher also commits (`jbd2` in the kernel); a block that changes while it is being committed is not copied
+//! first; the journal never fills up, so that no task waits for a checkpoint (`log_do_checkpoint`); extents are not first
+//! allocated as unwritten, so that the end of a write does not change the inode again; a shrinker looks at all transactions each
+//! time (`j_shrink_transaction`).
 //!
 //! A block that a transaction changes has a journal head, which holds a reference to its buffer: neither reclaim nor migration
-//! gets its page. After the commit it is dirty, and the flusher writes it. The head of a written block goes with a later commit
-//! if those of all older blocks do; before 5.14 also when reclaim wants the page, from then on when a shrinker is asked for much.
+//! can take its page. After the commit the block is dirty, and the flusher writes it. The head of a written block is freed at a
+//! later commit, once those of all older blocks are; before 5.14 also when reclaim wants the page, and since then when the
+//! shrinker is asked for many objects.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,33 +31,33 @@ use super::{
 };
 use crate::Mm;
 
-/// How old a transaction gets (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
+/// Age at which a transaction is committed (`JBD2_DEFAULT_MAX_COMMIT_AGE`).
 const AGE: Picos = Picos::from_secs(5);
-/// Blocks that a descriptor names: tags of 16 bytes, with what is before and behind them (`journal_block_tag3_t`).
+/// Blocks that a descriptor block lists: tags of 16 bytes, without its header and tail (`journal_block_tag3_t`).
 const TAGS: u64 = (Bytes::PAGE.0 - 12 - 16 - 4) / 16;
-/// Blocks that one step makes dirty.
+/// Blocks that one step makes dirty at most.
 const AT_ONCE: usize = 32;
 
-/// The journal's part in a block (`struct journal_head`): with neither mark the commit is over, and the block may still have to
+/// The journal's record of a block (`struct journal_head`): with neither flag the commit is over, and the block may still have to
 /// be written.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     object: Object,
     /// The running transaction has changed it.
     runs: bool,
-    /// The block is on its way to the journal.
+    /// The block is being written to the journal.
     commits: bool,
-    /// The last transaction that has brought it there.
+    /// The last transaction that wrote the block to the journal.
     checkpoint: Option<u64>,
 }
 
-/// A transaction that is in the journal, for the blocks that it was the last to bring there (`t_checkpoint_list`).
+/// A transaction in the journal, with the blocks of which it holds the last version (`t_checkpoint_list`).
 #[derive(Clone, Debug)]
 struct Checkpoint {
     transaction: u64,
-    /// Blocks that it brought, some of which have gone or belong to a later one.
+    /// Blocks of the transaction, some of which were released or belong to a later one.
     blocks: VecDeque<u64>,
-    /// Those that have not.
+    /// Number of blocks that still belong to it.
     left: u64,
 }
 
@@ -66,25 +67,25 @@ pub(super) struct Journal {
     heads: BTreeMap<u64, Head>,
     running: Vec<u64>,
     committing: VecDeque<u64>,
-    /// Buffer heads that name those on their way.
+    /// Buffer heads by which blocks are being written to the journal.
     shadows: Vec<Object>,
-    /// Transactions that are there, the oldest first: the last may be one on its way.
+    /// Transactions in the journal, the oldest first; the last may still be on its way there.
     checkpoints: VecDeque<Checkpoint>,
     /// Transactions so far (`j_transaction_sequence`).
     transactions: u64,
-    /// When those are there, if any are on their way.
+    /// When the commit under way will be in the journal, if there is one.
     written_by: Option<Time>,
-    /// When the running transaction is committed at the latest.
+    /// Latest time at which the running transaction is committed.
     due: Option<Time>,
-    /// A task waits for that.
+    /// A task waits for the commit of the running transaction.
     is_asked: bool,
-    /// Blocks of the journal, and the next one.
+    /// Blocks of the journal, and the next block to write.
     size: u64,
     at: u64,
 }
 
 impl Journal {
-    /// The journal of a file system of so many blocks (`ext2fs_default_journal_size`, e2fsprogs 1.47).
+    /// The journal of a file system of this many blocks (`ext2fs_default_journal_size`, e2fsprogs 1.47).
     pub(super) fn new(blocks: u64) -> Self {
         let size = match blocks {
             0..0x8000 => 1024,
@@ -115,21 +116,21 @@ impl Journal {
         self.heads.values().map(|head| head.object).chain(self.shadows.iter().copied())
     }
 
-    /// Blocks that a transaction has at most (`j_max_transaction_buffers`).
+    /// Most blocks of a transaction (`j_max_transaction_buffers`).
     fn most(&self) -> u64 {
         self.size / 4
     }
 
-    /// A block belongs to a transaction no longer (`__jbd2_journal_remove_checkpoint`).
+    /// Takes a block out of its transaction's checkpoint list (`__jbd2_journal_remove_checkpoint`).
     fn leave_checkpoint(&mut self, transaction: Option<u64>) {
         let Some(transaction) = transaction else { return };
         let mut newest_first = self.checkpoints.iter_mut().rev();
         newest_first.find(|known| known.transaction == transaction).expect("a block of it is left").left -= 1;
     }
 
-    /// The first block that belongs to the oldest transaction; those without any go.
+    /// The first block of the oldest transaction; transactions without blocks are dropped.
     fn first_checkpointed(&mut self) -> Option<u64> {
-        // Bound: each turn takes a block or a transaction.
+        // Bound: each turn drops a block or a transaction.
         loop {
             let oldest = self.checkpoints.front_mut()?;
             let transaction = oldest.transaction;
@@ -147,7 +148,8 @@ impl Journal {
         }
     }
 
-    /// Is the running transaction to be committed now: asked for, or as large as one gets (`j_max_transaction_buffers`)?
+    /// Whether the running transaction is to be committed now: a task asked for it, or it is too large
+    /// (`j_max_transaction_buffers`).
     pub(super) fn is_wanted(&self) -> bool {
         !self.running.is_empty() && (self.is_asked || self.running.len() as u64 > self.most())
     }
@@ -161,7 +163,7 @@ impl Journal {
 }
 
 impl Mm {
-    /// Blocks that a transaction changes: each is there, and has a journal head.
+    /// Adds blocks to the running transaction: brings each into memory and gives it a journal head.
     pub(super) fn change_blocks(&mut self, cx: &mut Cx, blocks: &[u64]) -> Result<Step<()>, NoMemory> {
         for block in blocks {
             if let Step::Block(wait) = self.get_block(cx, *block, true)? {
@@ -185,7 +187,7 @@ impl Mm {
         Ok(())
     }
 
-    /// A block changes once more that has a journal head; others are left out.
+    /// Adds a block to the running transaction if it has a journal head.
     pub(super) fn change_known_block(&mut self, cx: &Cx, block: u64) {
         let journal = &mut self.cache.ext4.journal;
         let Some(head) = journal.heads.get_mut(&block).filter(|head| !head.runs) else { return };
@@ -205,8 +207,8 @@ impl Mm {
         }
     }
 
-    /// Sends the running transaction to the journal, with the record that ends it if that `is_ended` here; done when all that was
-    /// to be committed is on its way, which takes until the one before is there.
+    /// Commits the running transaction: sends its blocks to the journal, and the commit record too if `is_ended`. Done when
+    /// everything is sent, which is after the commit before has ended.
     pub(in super::super) fn commit(&mut self, cx: &mut Cx, is_ended: bool) -> Result<Step<()>, NoMemory> {
         if let Some(by) = self.cache.ext4.journal.written_by {
             if by > cx.now() {
@@ -229,7 +231,7 @@ impl Mm {
                 return Ok(Step::Block(wait));
             }
         }
-        // Each block is sent by a buffer head of its own, which is asked for until there is memory.
+        // Each block is sent by a buffer head of its own, whose allocation is repeated until there is memory.
         while (self.cache.ext4.journal.shadows.len() as u64) < blocks {
             let shadow = self.memory.alloc_object(cx, Cache::BufferHead)?;
             self.cache.ext4.journal.shadows.push(shadow);
@@ -252,14 +254,13 @@ impl Mm {
         Ok(Step::Done(()))
     }
 
-    /// Blocks that are in the journal are dirty from now on (`jbd2_journal_refile_buffer`); some of them, and says whether there
-    /// may be more.
+    /// Marks some blocks dirty that are in the journal now (`jbd2_journal_refile_buffer`); returns whether there may be more.
     fn finish_commit(&mut self, cx: &mut Cx) -> bool {
         let device = self.device();
         for shadow in std::mem::take(&mut self.cache.ext4.journal.shadows) {
             self.memory.free_object(cx, shadow);
         }
-        // Bound: as many as a step takes.
+        // Bound: the blocks that one step handles.
         for _ in 0..AT_ONCE {
             let Some(block) = self.cache.ext4.journal.committing.pop_front() else {
                 self.cache.ext4.journal.written_by = None;
@@ -281,8 +282,8 @@ impl Mm {
         true
     }
 
-    /// Journal heads go of blocks that are written where they belong, up to the first that is not: no transaction behind that
-    /// one's is looked at (`__jbd2_journal_clean_checkpoint_list`, v5.10, v6.1).
+    /// Frees journal heads of blocks that were written back, up to the first block that was not: later transactions are not
+    /// looked at (`__jbd2_journal_clean_checkpoint_list`, v5.10, v6.1).
     fn clean_checkpoints(&mut self, cx: &mut Cx) {
         // Bound: each turn releases a block.
         while let Some(block) = self.cache.ext4.journal.first_checkpointed() {
@@ -292,7 +293,7 @@ impl Mm {
         }
     }
 
-    /// Blocks in the journal that have a head, where a shrinker asks (`jbd2_journal_shrink_count`, 5.14).
+    /// Blocks in the journal with a head, as the shrinker counts them (`jbd2_journal_shrink_count`, 5.14).
     pub(crate) fn count_checkpointed(&self) -> u64 {
         if !self.memory.variant().journal_shrinks {
             return 0;
@@ -300,12 +301,12 @@ impl Mm {
         self.cache.ext4.journal.checkpoints.iter().map(|checkpoint| checkpoint.left).sum()
     }
 
-    /// How many of them a shrinker asks for at once: as many as a transaction has at most.
+    /// Objects that the shrinker is asked for at a time: the most blocks of a transaction.
     pub(crate) fn checkpointed_batch(&self) -> u64 {
         self.cache.ext4.journal.most()
     }
 
-    /// Lets go of so many blocks that are written, from the oldest transaction on (`jbd2_journal_shrink_scan`, 5.14).
+    /// Releases up to `most` written blocks, from the oldest transaction on (`jbd2_journal_shrink_scan`, 5.14).
     pub(crate) fn shrink_checkpointed(&mut self, cx: &mut Cx, most: u64) {
         let checkpoints = self.cache.ext4.journal.checkpoints.iter();
         let of =
@@ -323,7 +324,7 @@ impl Mm {
         }
     }
 
-    /// The journal lets go of a block, if it is written; says whether it has no part in it.
+    /// Releases a block from the journal, if it is written; returns whether the journal does not hold it any more.
     fn release_block(&mut self, cx: &mut Cx, block: u64) -> bool {
         let Some(head) = self.cache.ext4.journal.heads.get(&block).copied() else { return true };
         let at = (self.device(), block);
@@ -337,7 +338,7 @@ impl Mm {
         true
     }
 
-    /// The block that a page is, if the journal has a part in it.
+    /// The block of a page, if the journal holds it.
     fn journaled(&self, head: Pfn) -> Option<u64> {
         let device = self.cache.ext4.device?;
         let Frame::File { segment, .. } = self.memory.frames.get(head) else { return None };
@@ -349,13 +350,13 @@ impl Mm {
         self.cache.ext4.journal.heads.contains_key(&block).then_some(block)
     }
 
-    /// Has the journal a reference to a page, so that it stays where it is?
+    /// Whether the journal holds a reference to a page, so that it cannot be moved.
     pub(crate) fn is_journaled(&self, head: Pfn) -> bool {
         self.journaled(head).is_some()
     }
 
-    /// Has the journal a part in a page that is clean and wanted (`filemap_release_folio`)? Before 5.14 it is asked to let go of
-    /// it (`blkdev_releasepage`); from then on the block device has no such operation ("ext4: remove bdev_try_to_free_page()
+    /// Whether the journal holds a clean page that reclaim wants (`filemap_release_folio`). Before 5.14 it is asked to release
+    /// the page (`blkdev_releasepage`); since then the block device has no such operation ("ext4: remove bdev_try_to_free_page()
     /// callback", 5.14).
     pub(crate) fn is_kept_by_journal(&mut self, cx: &mut Cx, head: Pfn) -> bool {
         self.journaled(head)
@@ -370,12 +371,12 @@ impl Mm {
         }
     }
 
-    /// Is a transaction on its way to the journal, or one to be sent at once?
+    /// Whether a commit is under way, or is to begin at once.
     pub(in super::super) fn is_committing(&self) -> bool {
         self.cache.ext4.journal.written_by.is_some() || self.cache.ext4.journal.is_wanted()
     }
 
-    /// Does something for the journal; nothing when there is nothing to do now.
+    /// Takes a step of the journal; none if there is nothing to do now.
     pub(in super::super) fn step_journal(&mut self, cx: &mut Cx) -> Option<Step<()>> {
         let (now, journal) = (cx.now(), &self.cache.ext4.journal);
         if journal.written_by.is_some_and(|by| by <= now) {
@@ -393,7 +394,7 @@ impl Mm {
         Some(match self.commit(cx, true) {
             Ok(Step::Done(())) => Step::More,
             Ok(step) => step,
-            // Steps of kernel threads ask for nothing.
+            // Steps of kernel threads do not ask the slow path.
             Err(_) => Step::Block(disk_wait(now + super::super::xfs::RETRY)),
         })
     }

@@ -1,12 +1,12 @@
 //! Linux: struct xa_node, include/linux/xarray.h; lib/xarray.c (v6.1).
-//! Differs: a node's entries behind its first sixteen, and what it knows of buffer heads, are there only once they are needed.
+//! Differs: the memory for a node's entries behind the first sixteen, and for buffer heads, is allocated when it is needed.
 
 use std::cell::Cell;
 
 use super::{EMPTY, Entry, KIND, SLOTS};
 use memory::{frame::NIL, slab::Object};
 
-/// Entries that lie in the node itself: as many as a file of 64 KiB has pages, of which small-file benchmarks have a million.
+/// Entries inside the node itself: the pages of a file of 64 KiB, of which small-file benchmarks have a million.
 const FIRST: usize = 16;
 
 #[derive(Clone, Debug)]
@@ -23,15 +23,15 @@ impl<const N: usize> Entries<N> {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     first: Entries<FIRST>,
-    /// Entries behind the first ones: none while all of them are empty.
+    /// The other entries; none while all of them are empty.
     rest: Option<Box<Entries<{ SLOTS - FIRST }>>>,
-    /// Slabs of buffer heads: none while no entry has one, as with XFS.
+    /// Slabs of buffer heads; none while no entry has one, as with XFS.
     buffers: Option<Box<[u32; SLOTS]>>,
-    /// Entries that are a folio, or lead to one.
+    /// Entries that are a page, or lead to one.
     pub(super) folios: u64,
-    /// Entries that are dirty, or lead to one that is (`PAGECACHE_TAG_DIRTY`).
+    /// Entries that are dirty, or lead to a dirty one (`PAGECACHE_TAG_DIRTY`).
     pub(super) dirty: u64,
-    /// Entries that are anything.
+    /// Number of entries that are not empty.
     pub(super) count: u8,
     /// Bits of an index below this node's.
     pub(super) shift: u32,
@@ -76,7 +76,7 @@ impl Node {
         self.buffers.as_ref().map_or(NIL.0, |buffers| buffers[at])
     }
 
-    /// Sets the slab of an entry's buffer head; says which one it was.
+    /// Sets the slab of an entry's buffer head; returns the old one.
     pub(super) fn set_buffer(&mut self, at: usize, buffer: u32) -> u32 {
         if self.buffers.is_none() && buffer == NIL.0 {
             return NIL.0;
@@ -102,21 +102,21 @@ impl Node {
 pub(in super::super) struct Nodes {
     all: Vec<Option<Node>>,
     free: Vec<u32>,
-    /// Those that were given up since this was last asked.
+    /// Objects of nodes that were dropped since this list was last taken.
     pub(in super::super) freed: Vec<Object>,
     pub(super) found: Found,
 }
 
-/// Nodes of single entries that were found last: the next request is for the same page again, and then for the next page.
-/// Tasks that read different files take turns, so that there are several.
+/// Leaf nodes that were found last: the next lookup is for the same page again, and then for the next page. There are several,
+/// as tasks that read different files take turns.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     leaves: [Cell<Leaf>; 1 << Self::BITS],
-    /// How often a node was given up: what was found before is not known any more.
+    /// Number of nodes dropped so far: leaves found before the last drop are not trusted.
     given: u32,
 }
 
-/// A node of single entries: below which node of the highest level, for which indices (those of the same `high`).
+/// A leaf node: the top node that it is under, and the indices that it holds (those with the same `high`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Leaf {
     top: u32,
@@ -127,17 +127,17 @@ struct Leaf {
 
 impl Default for Found {
     fn default() -> Self {
-        // Leaves found before the first node was given up have another number than a leaf that is none.
+        // A leaf that was never set must not match: its number of drops is 0.
         Self { leaves: std::array::from_fn(|_| Cell::default()), given: 1 }
     }
 }
 
 impl Found {
-    /// Some more than there are CPUs in machines that are simulated, so that few of their files share a place.
+    /// More leaves than simulated machines have CPUs, so that few of their files share a place.
     const BITS: u32 = 6;
 
     fn at(&self, top: u32) -> &Cell<Leaf> {
-        // Nodes of highest levels have numbers that lie a whole file apart: multiplied (Knuth's constant) they spread.
+        // The numbers of top nodes lie a whole file apart: multiplied by Knuth's constant they spread.
         let spread = top.wrapping_mul(0x9E37_79B1) >> (u32::BITS - Self::BITS);
         &self.leaves[spread as usize]
     }
@@ -178,12 +178,12 @@ impl Nodes {
         self.all[id as usize].as_mut().expect("it is in use")
     }
 
-    /// The kernel objects that they are.
+    /// The kernel objects of all nodes.
     pub(in super::super) fn objects(&self) -> impl Iterator<Item = Object> + '_ {
         self.all.iter().flatten().map(|node| node.object)
     }
 
-    /// How many there are.
+    /// Number of nodes.
     #[cfg(test)]
     pub(in super::super) fn len(&self) -> usize {
         self.all.len() - self.free.len()
