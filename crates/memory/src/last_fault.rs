@@ -1,6 +1,6 @@
 //! Linux: page_nid_xchg_last(), include/linux/mm.h (v3.10); page_nidpid_xchg_last() of the series for v3.9;
 //! page_cpupid_xchg_last(), mm/mmzone.c (v6.1).
-//! Differs: a column beside the frames, which kernels that balance NUMA have alone; a huge page has one entry.
+//! Differs: a column beside the frames, which only kernels that balance NUMA have; a huge page has one entry.
 
 pub mod sharing;
 
@@ -10,12 +10,13 @@ use units::{Order, Pfn, Vpn};
 use self::sharing::Sharing;
 use crate::{Memory, frame::ControlId};
 
-/// The last fault at a page: the position of a node, or, where tasks are grouped, the number of a CPU; and part of a task's PID.
+/// The record of the last fault on a page: the position of a node, or, if tasks are grouped, the number of a CPU; and 8 bits of
+/// the task's PID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Last(u32);
 
 impl Last {
-    /// None since the page was allocated.
+    /// No fault since the page was allocated.
     pub const NOBODY: Self = Self(0);
 
     /// A task on a CPU of a node.
@@ -40,7 +41,7 @@ impl Last {
     }
 }
 
-/// That of every page: of huge ones by their pageblock, so that the column of frames is only touched where there are others.
+/// The records of all pages: those of huge pages by pageblock, so that the column of frames is only touched for base pages.
 #[derive(Clone, Debug)]
 pub struct LastFaults {
     frames: Vec<Last>,

@@ -1,10 +1,10 @@
 //! Linux: none. An idea of this project, which stands behind the sixteen patches of the series for v3.9 as a seventeenth
 //! (`variants/v3.9.toml`). The series' author calls the detection of false sharing a "key task for the future".
 //!
-//! Several tasks that fault at one huge page need not share anything: each may use base pages of its own. So the parts of a huge
-//! page keep who faulted there last, each for itself. A kernel would have room for that in the `struct page` of each part, which
-//! is a tail of the huge page and whose `page_nidpid` nobody uses. Where tasks of several nodes come back to parts of their own,
-//! and no part has been another's too, the huge page is split, and base pages follow their tasks. One that is shared in earnest
+//! Several tasks that fault on one huge page need not share anything: each may use base pages of its own. So each part of a huge
+//! page keeps a record of its last fault. A kernel would have room for that in the `struct page` of each part, which is a tail
+//! of the huge page and whose `page_nidpid` is unused. If tasks of several nodes come back to parts of their own, and no part
+//! was also used by another task, the huge page is split, and its base pages follow their tasks. A page that is really shared
 //! stays huge, and so does one whose users are on one node.
 
 use rules::machine::MachineSpec;
@@ -12,25 +12,25 @@ use units::{Order, Pfn, Vpn};
 
 use super::Last;
 
-/// Parts of a huge page.
+/// Number of parts of a huge page.
 const PARTS: usize = 8;
-/// A part is a task's own once it has faulted there so many times.
+/// Number of faults in a row after which a part is a task's own.
 const OWN: u8 = 2;
-/// After so many faults all that is known of a huge page is forgotten: objects come and go.
+/// Number of faults after which the records of a huge page are cleared: objects come and go.
 const FORGOTTEN: u8 = 32;
 
-/// The faults at a huge page.
+/// The faults on a huge page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts {
     last: [Last; PARTS],
-    /// Faults in a row of the task that was last there.
+    /// Faults in a row of the task that faulted last.
     times: [u8; PARTS],
-    /// Has a part been that of two tasks?
+    /// Whether two tasks have faulted on one part.
     is_shared: bool,
     faults: u8,
 }
 
-/// Huge pages by number of their block, so that each has a place before it is allocated.
+/// Records of huge pages by pageblock, so that each has a place before it is allocated.
 #[derive(Clone, Debug)]
 pub struct Sharing {
     blocks: Vec<Parts>,
@@ -40,7 +40,7 @@ fn block_of(head: Pfn) -> usize {
     (head.0 >> Order::HUGE.0) as usize
 }
 
-/// The part that a base page of a huge one lies in, by its number there.
+/// The part that holds the n-th base page of a huge page.
 fn part_of(number: u64) -> usize {
     usize::try_from(number).expect("below 512") * PARTS / Order::HUGE.frames() as usize
 }

@@ -1,7 +1,7 @@
 //! Linux: kernel/sched/fair.c: task_tick_numa(), task_numa_work(), init_numa_balancing() (v3.10, the patches for v3.9 of July
 //! 2013, and v6.1).
 //! Differs: jiffies are instants; before 3.13 a task of a process that was forked begins with a period of its own; a scan waits
-//! for the mmap lock, and does not give up where it is taken (`mmap_read_trylock`, 4.15).
+//! for the mmap lock instead of giving up (`mmap_read_trylock`, 4.15).
 //!
 //! Here is who scans and when; the scan itself is in `scan.rs`, the faults that follow are in `fault.rs`, and how tasks count
 //! them is in `task.rs`, since 3.13 in `stats.rs` and `group.rs`. Periods are in `period.rs`. Which VMAs are scanned since 6.4 is
@@ -29,32 +29,32 @@ pub use self::filter::VMA_SKIPS;
 use self::{group::Group, task::TaskNuma};
 use crate::{Mm, space::address_space::AddressSpace};
 
-/// A fault that moved nothing adds so much to the period of scans: ten jiffies, at the simulator's HZ of 250.
+/// Milliseconds that a fault without a move adds to the scan period: ten jiffies, at the simulator's HZ of 250.
 const SLOWER_MS: u64 = 40;
-/// At that HZ.
+/// One jiffy at that HZ.
 const JIFFY: Picos = Picos::from_micros(4000);
-/// No more than so many MiB are scanned in a second where periods follow from the size of a task (`MAX_SCAN_WINDOW`).
+/// Most MiB that are scanned in a second if periods follow from the size of a task (`MAX_SCAN_WINDOW`).
 const MAX_SCAN_WINDOW: u64 = 2560;
 
 const fn millis(ms: u64) -> Picos {
     Picos::from_millis(ms)
 }
 
-/// A kernel's balancing of NUMA: its settings, and what it knows of tasks, pages and nodes.
+/// The state of NUMA balancing in a kernel: its settings, and its records of tasks, pages and nodes.
 #[derive(Clone, Debug)]
 pub struct NumaBalancing {
     settings: Sysctls,
     /// By number of the control.
     tasks: Vec<TaskNuma>,
-    /// VMAs that scans have skipped.
+    /// Numbers of VMAs that scans have skipped.
     skips: filter::Skips,
-    /// By number; those without tasks stay.
+    /// Groups by number; groups without tasks stay.
     groups: Vec<Group>,
     /// The task that each CPU runs.
     running: Vec<Option<ControlId>>,
 }
 
-/// `kernel.numa_balancing_*`, as they are set.
+/// The settings `kernel.numa_balancing_*`.
 #[derive(Clone, Copy, Debug)]
 struct Sysctls {
     delay_ms: Option<u32>,
@@ -65,11 +65,11 @@ struct Sysctls {
     settle_count: Option<u32>,
 }
 
-/// The state of an address space (`numa_*` and `first_nid` of `struct mm_struct`).
+/// The state of an address space in NUMA balancing (`numa_*` and `first_nid` of `struct mm_struct`).
 #[derive(Clone, Debug)]
 pub struct SpaceNuma {
     next_scan: Time,
-    /// None before a task of it was looked at.
+    /// None until a task of the space was first looked at.
     next_reset: Option<Time>,
     offset: Vpn,
     seq: u64,
@@ -85,7 +85,7 @@ impl Default for SpaceNuma {
     }
 }
 
-/// The node of an address space's tasks: as long as it is one alone, nothing is scanned.
+/// The node of an address space's tasks: while it is a single one, nothing is scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FirstNode {
     /// `NUMA_PTE_SCAN_INIT`.
@@ -96,7 +96,7 @@ enum FirstNode {
     Several,
 }
 
-/// A tick, as it finds a running task.
+/// A tick on a CPU that runs a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
     /// The task.
@@ -105,13 +105,13 @@ pub struct Tick {
     pub cpu: units::CpuId,
     /// The instant of the tick.
     pub at: Time,
-    /// For how long the task has run in its life.
+    /// Time that the task has run in its life.
     pub ran: Picos,
-    /// Where it wants its memory.
+    /// The memory policy of the task.
     pub policy: Mempolicy,
 }
 
-/// The task of a process that makes another one there.
+/// The task that creates another one in its process.
 #[derive(Clone, Copy, Debug)]
 pub struct Maker {
     /// The task.
@@ -122,13 +122,13 @@ pub struct Maker {
     pub now: Time,
 }
 
-/// Does a kernel with these rules and settings balance this machine? Where there is but one node, none does.
+/// Whether a kernel with these rules and settings balances this machine. With a single node none does.
 pub fn balances_numa(machine: &MachineSpec, rules: &Variant, settings: &Settings) -> bool {
     settings.numa_balancing.is_some_and(|on| on > 0) && rules.numa_balancing && machine.nodes.len() > 1
 }
 
 impl NumaBalancing {
-    /// That of a kernel with these rules and settings; none where it is off, or where there is but one node.
+    /// The state for a kernel with these rules and settings; none if balancing is off, or there is a single node.
     pub(crate) fn of(machine: &MachineSpec, rules: &Variant, settings: &Settings) -> Option<Box<Self>> {
         if !balances_numa(machine, rules, settings) {
             return None;
@@ -171,13 +171,13 @@ impl NumaBalancing {
 }
 
 impl Mm {
-    /// Does the kernel balance NUMA?
+    /// Whether the kernel balances NUMA.
     #[inline]
     pub fn balances_numa(&self) -> bool {
         self.numa.is_some()
     }
 
-    /// A task begins to exist in an address space, made by another one there, or as its first one (`__sched_fork`,
+    /// Begins the state of a new task in an address space, created by another one there or as its first (`__sched_fork`,
     /// `init_numa_balancing`).
     pub fn numa_begin(&mut self, id: ControlId, space: (SpaceId, &mut AddressSpace), maker: Option<Maker>) {
         let (rules, (space_id, space)) = (self.memory.variant(), space);
@@ -194,7 +194,7 @@ impl Mm {
             let maker = numa.task_mut(id);
             task.preferred = maker.preferred;
             if rules.numa_move_resets_period {
-                // The longest period is in ms, and what it is compared with in ns, of which 32 bits count.
+                // The longest period is in ms, and is compared with a value in ns, of which 32 bits count.
                 let nanos = (maker.period_ms * users * 1_000_000) & u64::from(u32::MAX);
                 task.stamp = Picos::from_nanos(max_ms.min(nanos)) + JIFFY * 2;
             }
@@ -202,8 +202,7 @@ impl Mm {
         *numa.task_mut(id) = task;
     }
 
-    /// A process with one task has been copied: what was known of its memory goes to the child, too (`dup_mm`), and all begins
-    /// anew.
+    /// Copies the state of a process with one task to its child (`dup_mm`); scanning begins anew in both.
     pub fn numa_fork(&self, parent: &mut AddressSpace, child: &mut AddressSpace, now: Time) {
         if let Some(numa) = self.numa.as_ref().filter(|_| self.memory.variant().numa_groups) {
             parent.numa.start_over(now + millis(numa.delay_ms()));
@@ -211,15 +210,15 @@ impl Mm {
         }
     }
 
-    /// A task is no more (`task_numa_free`).
+    /// Drops the state of a task that ends (`task_numa_free`).
     pub fn numa_end(&mut self, id: ControlId) {
         if let Some(numa) = &mut self.numa {
             numa.leave(id);
         }
     }
 
-    /// A tick of a running task that has had the CPU for so long in its life (`task_tick_numa`): the scan that it does on its
-    /// way back to user mode, if it is its turn (the beginning of `task_numa_work`).
+    /// Handles a tick of a running task (`task_tick_numa`); returns the scan that the task does on its way back to user mode, if
+    /// one is due (the beginning of `task_numa_work`).
     pub fn numa_tick(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
         if self.memory.variant().numa_groups {
             self.numa_tick_grouped(space, tick)
@@ -259,7 +258,7 @@ impl Mm {
             (task.period_ms, task.period_max_ms) = (start_ms, max_ms);
         }
         space.numa.next_scan = now + millis(task.period_ms);
-        // Another task of the process likely wins the next time.
+        // So that another task of the process is likely to scan next time.
         task.stamp += JIFFY * 2;
         Some(scan::ScanWork::new(size).of(tick))
     }
@@ -311,13 +310,13 @@ impl Mm {
         Some(scan::ScanWork::new(numa.size_pages()))
     }
 
-    /// The node that a task prefers, and for how many scans it has; where it counts faults.
+    /// The node that a task prefers, and the number of scans since it was chosen, if tasks count faults.
     pub fn numa_preferred(&self, id: ControlId) -> Option<(NodeId, u64)> {
         let task = self.numa.as_ref()?.task(id)?;
         Some((task.preferred?, task.migrate_seq))
     }
 
-    /// For how many scans the load balancer favours a task's preferred node.
+    /// Number of scans for which the load balancer favours a task's preferred node.
     pub fn numa_settle_count(&self) -> u64 {
         let settings = self.numa.as_ref().map(|numa| numa.settings);
         u64::from(settings.and_then(|settings| settings.settle_count).unwrap_or(3))
@@ -325,7 +324,7 @@ impl Mm {
 }
 
 impl AddressSpace {
-    /// How often a scan's size goes into all that is mapped, or is resident (`task_nr_scan_windows`).
+    /// Number of scan windows in the memory that is mapped, or resident (`task_nr_scan_windows`).
     fn numa_windows(&self, size: u64, rules: &Variant) -> u64 {
         let pages = if rules.numa_size_is_rss { self.rss_pages() } else { self.vmas.total_pages() };
         pages.div_ceil(size).max(1)

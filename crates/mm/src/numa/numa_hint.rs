@@ -1,6 +1,6 @@
 //! Linux: change_prot_numa() in mm/mempolicy.c, change_pte_range() in mm/mprotect.c, do_numa_page() in mm/memory.c,
 //! do_huge_pmd_numa_page() in mm/huge_memory.c (v6.1).
-//! Differs: only the entries and their faults; nobody scans, and nothing is moved, by itself. Pages of files hint too.
+//! Differs: only the entries and their faults; nothing scans or moves by itself. Pages of files hint too.
 
 use memory::{cost::Work, cx::Cx, event::Event, primitive, step::Step};
 use units::{Time, Vpn};
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// User code is made to fault at every page of a range, once.
+/// Makes every page of a range hint, once.
 #[derive(Clone, Debug)]
 pub struct HintScan {
     rest: PageRange,
@@ -22,17 +22,17 @@ pub struct HintScan {
 }
 
 impl HintScan {
-    /// The scan of a range. The caller holds the mmap lock for read.
+    /// A control that makes a range hint. The caller holds the mmap lock for read.
     pub fn new(range: PageRange) -> Self {
         Self { rest: range, updated: 0 }
     }
 
-    /// Entries that were changed so far (`NUMA_PTE_UPDATES` counts them).
+    /// Number of entries changed so far (`NUMA_PTE_UPDATES` counts them).
     pub fn updated(&self) -> u64 {
         self.updated
     }
 
-    /// Goes on until `horizon`, at least by the pages of one PMD entry. The TLBs are flushed at the end
+    /// Takes a step until `horizon`, at least the pages of one PMD entry. The TLBs are flushed at the end
     /// (`change_protection_range`).
     pub fn step(&mut self, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> Step<()> {
         // Bound: each turn passes a PMD entry.
@@ -65,15 +65,15 @@ impl HintScan {
     }
 }
 
-/// The faults of user code at `pages` of a table, all of which hint and are memory of one node. The faults are entered
-/// by the caller.
+/// Handles hinting faults on `pages` of a table, which all hint and are memory of one node. The caller charges the
+/// entries into the kernel.
 pub(crate) fn hinting_faults(space: &mut AddressSpace, cx: &mut Cx, table: TableId, pages: PageRange, is_local: bool) {
     space.tables.clear_hints(table, pages);
     primitive::write_ptes(cx, pages.pages());
     count(cx, pages.pages(), is_local);
 }
 
-/// The fault at a huge page that hints.
+/// Handles a hinting fault on a huge page.
 pub(crate) fn huge_hinting_fault(mm: &Mm, space: &mut AddressSpace, cx: &mut Cx, vpn: Vpn) {
     let slot = space.tables.pmd_slot(vpn).expect("a huge page was found there");
     let Pmd::Huge(huge) = space.tables.pmd(slot) else { unreachable!("a huge page was found there") };
@@ -82,7 +82,7 @@ pub(crate) fn huge_hinting_fault(mm: &Mm, space: &mut AddressSpace, cx: &mut Cx,
     count(cx, 1, mm.memory.node_of(huge.pfn()) == mm.memory.node_of_cpu(cx.cpu()));
 }
 
-/// The price of each of the faults of [`hinting_faults`], entry included.
+/// The price of one fault of [`hinting_faults`], including the entry into the kernel.
 pub(crate) fn price_of_fault(cx: &Cx) -> units::Picos {
     cx.price(Work::Trap) + cx.price(Work::PteWrite)
 }

@@ -1,10 +1,10 @@
 //! Linux: do_huge_pmd_numa_page(), mm/huge_memory.c; do_numa_page() and do_pmd_numa_page(), mm/memory.c; mpol_misplaced(),
 //! mm/mempolicy.c (v3.10, v6.1).
-//! Differs: a task that waits for a page that another one moves keeps no reference to it, so that the move does not fail for
-//! that. The entry of a base page hints no longer while it moves, as up to 3.12.
+//! Differs: a task that waits for a page being moved by another task keeps no reference to it, so that the move does not fail
+//! for that. The entry of a base page hints no longer while it moves, as up to 3.12.
 //!
-//! Of tasks that fault at one huge page, each counts as long as its entry hints, which it does until it is moved, or until one
-//! for whom the page is where it should be clears the mark: then the move is in vain.
+//! If several tasks fault on one huge page, each counts as long as the entry hints. It does so until the page is moved, or
+//! until a task for which the page is well placed clears the hint: then the move is in vain.
 
 use memory::{
     cost::Cause,
@@ -31,22 +31,22 @@ use crate::{
     },
 };
 
-/// Pages that a task has found to be on another node than they should be, and which it tries to move.
+/// Misplaced pages that a hinting fault has found, and tries to move.
 #[derive(Clone, Debug)]
 pub(crate) struct HintFault {
-    /// The entry of the huge page; none where these are base pages.
+    /// The entry of the huge page; none if these are base pages.
     huge: Option<Pte>,
-    /// Those that are left, the next one last.
+    /// Pages that are left; the next one is the last.
     rest: Vec<Hinted>,
     to: NodeId,
     moving: Option<Box<Misplaced>>,
-    /// The last fault at the page that moves, as it was when that was last seen in its place.
+    /// The record of the last fault on the page that moves, as it was before the move.
     known: Option<(Last, Option<Parts>)>,
-    /// The huge page is nobody's as a whole, and is split.
+    /// The huge page is falsely shared, and is split.
     splits: bool,
 }
 
-/// A page at which a task has faulted.
+/// A page on which a task has faulted.
 #[derive(Clone, Copy, Debug)]
 struct Hinted {
     vpn: Vpn,
@@ -54,7 +54,7 @@ struct Hinted {
 }
 
 impl HintFault {
-    /// A fault at a huge page that hints; what is left to do, if that is not all (`do_huge_pmd_numa_page`).
+    /// Handles a hinting fault on a huge page; returns the move that is left to do, if any (`do_huge_pmd_numa_page`).
     pub(crate) fn huge(
         mm: &mut Mm,
         space: &mut AddressSpace,
@@ -96,7 +96,7 @@ impl HintFault {
         Some(Self { huge: Some(huge), rest: vec![Hinted { vpn, fault }], to, moving: None, known: None, splits })
     }
 
-    /// A fault at a base page that hints (`do_numa_page`), or at all those of its table (`do_pmd_numa_page`).
+    /// Handles a hinting fault on a base page (`do_numa_page`), or on all hinting pages of its table (`do_pmd_numa_page`).
     pub(crate) fn base(
         mm: &mut Mm,
         space: &mut AddressSpace,
@@ -141,7 +141,7 @@ impl HintFault {
         (!is_all).then_some(Self { huge: None, rest, to: here, moving: None, known: None, splits: false })
     }
 
-    /// Goes on moving. The mmap lock is held for read.
+    /// Takes a step of the moves. The mmap lock is held for read.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, id: SpaceId) -> Step<()> {
         let Some(Hinted { vpn, fault }) = self.rest.last().copied() else { return Step::Done(()) };
         if self.splits {
@@ -177,7 +177,7 @@ impl HintFault {
         if self.rest.is_empty() { Step::Done(()) } else { Step::More }
     }
 
-    /// Takes the huge page apart, whose base pages still hint then; one that somebody holds stays as it is.
+    /// Splits the huge page, whose base pages then still hint; a page with other references stays as it is.
     fn split(&self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, (id, vpn): (SpaceId, Vpn), fault: Fault) {
         let huge = self.huge.expect("only a huge page is split");
         let space = spaces.get(id).expect("a live task has an address space");
@@ -190,7 +190,7 @@ impl HintFault {
         }
     }
 
-    /// A page was moved or not; one that stays hints no longer.
+    /// Ends with a page, moved or not; if it was not moved, its hint is cleared.
     fn end_one(&self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, hinted: Hinted, is_moved: bool) {
         let Hinted { vpn, fault } = hinted;
         if let (Some(huge), false) = (self.huge, is_moved) {
@@ -206,7 +206,7 @@ impl HintFault {
         mm.numa_fault(space, cx, Fault { node, is_moved, has_failed: !is_moved, ..fault });
     }
 
-    /// Gives up what was not begun: nothing moves.
+    /// Gives up moves that have not begun.
     pub(crate) fn give_up(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx) {
         assert!(self.moving.is_none(), "who has begun to move a page goes on with that");
         while let Some(page) = self.rest.pop() {
@@ -214,7 +214,7 @@ impl HintFault {
         }
     }
 
-    /// Leaves the page where it is.
+    /// Stops, and leaves the page where it is.
     pub(crate) fn abort(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) {
         if let Some(mut moving) = self.moving.take() {
             moving.abort(mm, spaces, cx);
@@ -222,7 +222,7 @@ impl HintFault {
         self.rest.clear();
     }
 
-    /// Frames that it holds between two steps.
+    /// Frames that the fault holds between two steps.
     pub(crate) fn holdings(&self) -> Holdings {
         self.moving.as_ref().map_or_else(Holdings::default, |moving| moving.holdings())
     }
@@ -241,13 +241,13 @@ fn clear_huge(space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot) {
 }
 
 impl Mm {
-    /// Where a page should be at which a task faults, if it is elsewhere, and who faulted before: it follows tasks of a node
-    /// that fault twice in a row (`mpol_misplaced`).
+    /// The node that a page should be on, if it is on another, and the record of the last fault: a page follows tasks of a
+    /// node that fault on it twice in a row (`mpol_misplaced`).
     fn numa_misplaced(&mut self, cx: &Cx, policy: Mempolicy, head: Pfn, order: Order) -> (Option<NodeId>, Last) {
         let (here, on) = (self.memory.node_of_cpu(cx.cpu()), self.memory.node_of(head));
         let (own, rules) = (self.last_by(cx), *self.memory.variant());
         let is_elsewhere = on != here;
-        // Other policies have no MPOL_F_MOF.
+        // Pages under other policies have no MPOL_F_MOF.
         if !policy.is_local() || (rules.numa_local_keeps_last && !is_elsewhere) {
             return (None, self.last_fault(head, order));
         }
@@ -262,7 +262,7 @@ impl Mm {
         ((follows && is_elsewhere).then_some(here), last)
     }
 
-    /// The mark of a fault of the task of this step (`cpu_pid_to_cpupid`; a node and not a CPU up to 3.12).
+    /// The record of a fault of this step's task (`cpu_pid_to_cpupid`; with a node instead of the CPU up to 3.12).
     fn last_by(&self, cx: &Cx) -> Last {
         let place = if self.memory.variant().numa_groups {
             cx.cpu().0 as usize
@@ -282,7 +282,7 @@ impl Mm {
         }
     }
 
-    /// Is a huge page at which a task of this step faults that of several tasks, each of which uses parts of its own?
+    /// Whether a huge page is used by several tasks, each in parts of its own.
     fn is_falsely_shared(&mut self, cx: &Cx, head: Pfn, vpn: Vpn) -> bool {
         let own = self.last_by(cx);
         self.memory.is_falsely_shared(head, vpn, own)
@@ -294,7 +294,7 @@ impl Mm {
         sharing.map(|sharing| sharing.parts(head))
     }
 
-    /// A huge page has moved: what is known of its parts comes with it.
+    /// Copies the records of a huge page's parts to its new place.
     fn keep_parts(&mut self, head: Pfn, parts: Option<Parts>) {
         let sharing = self.memory.last_faults_mut().and_then(|faults| faults.sharing.as_mut());
         if let (Some(sharing), Some(parts)) = (sharing, parts) {
@@ -302,8 +302,8 @@ impl Mm {
         }
     }
 
-    /// A huge page becomes base pages: each keeps who faulted there last, as far as that is known of its part, and else at the
-    /// huge page (`__split_huge_page_tail`).
+    /// Splits the record of a huge page: each base page gets the last fault of its part, if known, and else that of the huge
+    /// page (`__split_huge_page_tail`).
     pub(crate) fn split_last_fault(&mut self, head: Pfn) {
         let Some(faults) = self.memory.last_faults_mut() else { return };
         let whole = faults.get(head, Order::HUGE);

@@ -1,10 +1,10 @@
-//! Linux: vma_set_access_pid_bit(), include/linux/mm.h; vma_is_accessed() and what
-//! task_numa_work() does for each VMA, kernel/sched/fair.c (v6.4 to v6.18).
-//! Differs: no cpusets, so that none is spared because its memory is of one node; a step makes the state of a VMA, so that nobody
-//! can be second (5f1b64e9a9b7); the number of a task's control stands for its PID.
+//! Linux: vma_set_access_pid_bit(), include/linux/mm.h; vma_is_accessed() and the loop over VMAs in task_numa_work(),
+//! kernel/sched/fair.c (v6.4 to v6.18).
+//! Differs: no cpusets, so that no VMA is spared because its memory is of one node; a single step makes the state of a VMA, so
+//! that there is no race for it (5f1b64e9a9b7); the number of a task's control stands for its PID.
 //!
-//! Which VMAs a scan makes hint: those that wait no more, that this scan of all has not had yet, and in which the task that scans
-//! has faulted of late. Each correction since 6.4 is a rule.
+//! The VMAs that a scan makes hint: those whose delay is over, that this scan sequence has not scanned yet, and in which the
+//! scanning task has faulted lately. Each correction since 6.4 is a rule.
 
 use memory::{cx::Cx, frame::ControlId};
 use rules::variant::Variant;
@@ -19,14 +19,14 @@ use crate::{
     },
 };
 
-/// PIDs are forgotten after so many delays (`VMA_PID_RESET_PERIOD`).
+/// Scan delays after which PIDs are forgotten (`VMA_PID_RESET_PERIOD`).
 const RESET_DELAYS: u64 = 4;
-/// So many scans of all look at a VMA whoever has used it.
+/// Number of scan sequences, the first ones, that scan a VMA whatever tasks use it.
 const FREE_SCANS: u64 = 2;
 /// `GOLDEN_RATIO_32` of hash_32(), include/linux/hash.h.
 const GOLDEN_RATIO: u32 = 0x61c8_8647;
 
-/// Why a VMA is not scanned, or is although its tasks are others (`enum numa_vmaskip_reason`, ed2da8b725b9).
+/// The reason why a VMA is not scanned, or is although only other tasks use it (`enum numa_vmaskip_reason`, ed2da8b725b9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     ScanDelay,
@@ -43,7 +43,7 @@ pub const VMA_SKIPS: [&str; 4] = [
     "sim_sched_skip_vma_numa_seq_completed",
 ];
 
-/// How often there was each reason (`sched_skip_vma_numa`). No counter of the kernel has it, so that it is no part of the run
+/// Number of times for each reason (`sched_skip_vma_numa`). No counter of the kernel has them, so they are not part of the run
 /// hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Skips([u64; 4]);
@@ -51,11 +51,11 @@ pub(super) struct Skips([u64; 4]);
 /// The choice of VMAs in one scan.
 #[derive(Clone, Debug)]
 pub(super) struct VmaFilter {
-    /// Threads of the process.
+    /// Number of threads of the process.
     threads: u64,
-    /// The VMA that is scanned: it is looked at once.
+    /// The VMA that is being scanned: it is checked once.
     inside: Option<PageRange>,
-    /// Some were skipped for the PID; there was nothing else, and one is scanned in any case.
+    /// Some VMAs were skipped for their PIDs; and, as there were no others, one is scanned in any case.
     has_skipped: bool,
     is_forced: bool,
 }
@@ -68,24 +68,24 @@ impl Default for VmaFilter {
 
 #[cfg(test)]
 impl crate::space::vma::VmaSet {
-    /// Has the VMA that begins there been looked at?
+    /// Whether the VMA that begins at `start` has a state.
     pub(super) fn knows_numab(&mut self, start: Vpn) -> bool {
         self.numab.of(start).is_some()
     }
 
-    /// The VMA was scanned last in that scan of all.
+    /// Notes the scan sequence in which the VMA was last scanned.
     pub(super) fn set_prev_scan_seq(&mut self, start: Vpn, seq: i64) {
         self.numab.of(start).expect("it was looked at").prev_scan_seq = seq;
     }
 }
 
 impl VmaFilter {
-    /// Sets the threads of the process (`get_nr_threads`).
+    /// Sets the number of threads of the process (`get_nr_threads`).
     pub(super) fn of_threads(&mut self, threads: u64) {
         self.threads = threads;
     }
 
-    /// Shall the VMA be scanned from a page on?
+    /// Whether the VMA is to be scanned from a page on.
     pub(super) fn passes(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &Cx, (vma, at): (&Vma, Vpn)) -> bool {
         let rules = *mm.memory.variant();
         if !rules.numa_vma_delay && !rules.numa_vma_by_pid {
@@ -147,12 +147,13 @@ impl VmaFilter {
         reason
     }
 
-    /// Have more scans of all gone by without it than there are threads to make them?
+    /// Whether more scan sequences have left the VMA out than the process has threads.
     fn is_overdue(&self, state: &NumabState, seq: u64) -> bool {
         seq.cast_signed() > state.prev_scan_seq + self.threads.cast_signed()
     }
 
-    /// A part of the VMA has been scanned, up to a page. Does the scan end, as it was forced to have one VMA and has it?
+    /// Notes the page up to which the VMA was scanned. Returns whether the scan ends, because it was forced to take one VMA and
+    /// has done so.
     pub(super) fn ends_at(&mut self, rules: &Variant, space: &mut AddressSpace, at: Vpn) -> bool {
         let Some(whole) = self.inside.filter(|inside| inside.end == at) else { return false };
         self.inside = None;
@@ -166,7 +167,7 @@ impl VmaFilter {
         self.is_forced
     }
 
-    /// There are no VMAs any more. Shall all be looked at again, because there were some that the task does not use?
+    /// Whether all VMAs are to be tried again, after the last one, because some were skipped that the task does not use.
     pub(super) fn tries_again(&mut self, rules: &Variant) -> bool {
         let again = rules.numa_vma_once && self.has_skipped && !self.is_forced;
         self.is_forced |= again;
@@ -175,13 +176,13 @@ impl VmaFilter {
 }
 
 impl NumabState {
-    /// Is it looked at whoever uses it? Until the address space has been scanned twice, or it has.
+    /// Whether the VMA is scanned whatever tasks use it: until the address space, or the VMA, was scanned twice.
     fn is_free(&self, rules: &Variant, seq: u64) -> bool {
         let since = if rules.numa_vma_own_scans { self.start_scan_seq } else { 0 };
         seq - since < FREE_SCANS
     }
 
-    /// Has the task faulted in it, or one whose PID has the same bit?
+    /// Whether the task, or one whose PID has the same bit, has faulted in the VMA lately.
     fn knows(&self, rules: &Variant, task: ControlId) -> bool {
         (self.pids_active[0] | self.pids_active[1]) & bit_of(rules, task) != 0
     }
@@ -194,7 +195,7 @@ impl NumabState {
     }
 }
 
-/// The bit of a PID in a word.
+/// The bit of a PID.
 fn bit_of(rules: &Variant, task: ControlId) -> u64 {
     let at =
         if rules.numa_vma_hashes_pids { task.0.wrapping_mul(GOLDEN_RATIO) >> (u32::BITS - 6) } else { task.0 % 64 };
@@ -202,7 +203,7 @@ fn bit_of(rules: &Variant, task: ControlId) -> u64 {
 }
 
 impl Mm {
-    /// A task has a hinting fault at a page that is memory (`vma_set_access_pid_bit`).
+    /// Notes a hinting fault of a task in a VMA (`vma_set_access_pid_bit`).
     pub(crate) fn numa_vma_faulted(&self, space: &mut AddressSpace, task: ControlId, vpn: Vpn) {
         let rules = self.memory.variant();
         if !rules.numa_vma_by_pid {
@@ -219,9 +220,7 @@ impl Mm {
         millis(u64::from(delay_ms.unwrap_or(1000)))
     }
 
-    /// How often scans have skipped a VMA, by reason as the trace event sched_skip_vma_numa has them; of kernels that ask who
-    /// uses
-    /// a VMA.
+    /// Number of VMAs that scans have skipped, by reason as in the trace event sched_skip_vma_numa; none in kernels before 6.4.
     pub fn numa_vma_skips(&self) -> Option<[(&'static str, u64); 4]> {
         let Skips([delay, inactive, ignored, completed]) = self.numa.as_ref()?.skips;
         let [of_delay, of_inactive, of_ignored, of_completed] = VMA_SKIPS;

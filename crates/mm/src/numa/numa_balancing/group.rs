@@ -1,9 +1,9 @@
 //! Linux: struct numa_group, task_numa_group(), task_weight(), group_weight(), numa_group_count_active_nodes(),
 //! kernel/sched/fair.c (v6.1).
-//! Differs: all nodes count as directly connected (`NUMA_DIRECT`); of two groups of a size the older one grows, and not the one
+//! Differs: all nodes count as directly connected (`NUMA_DIRECT`); of two groups of equal size the older one grows, not the one
 //! at the higher address.
 //!
-//! Tasks that fault at the same pages are a group: the node that a task prefers follows from the faults of all of them.
+//! Tasks that fault on the same pages form a group: the faults of all its tasks decide on the node that each of them prefers.
 
 use memory::{frame::ControlId, last_fault::Last};
 use units::NodeId;
@@ -11,7 +11,7 @@ use units::NodeId;
 use super::NumaBalancing;
 use crate::Mm;
 
-/// A node with more than a third of the faults of the one with the most is in use (`ACTIVE_NODE_FRACTION`).
+/// A node is in use if it has more than a third of the faults of the node with most (`ACTIVE_NODE_FRACTION`).
 pub(super) const ACTIVE_NODE_FRACTION: u64 = 3;
 
 /// The number of a group.
@@ -19,23 +19,23 @@ pub(super) const ACTIVE_NODE_FRACTION: u64 = 3;
 pub struct GroupId(u32);
 
 impl GroupId {
-    /// The group that came to be after so many others.
+    /// The group with number `n`, in the order of creation.
     pub const fn nth(n: u32) -> Self {
         Self(n)
     }
 }
 
-/// Faults by position of a node; shared ones, and private ones.
+/// Numbers of faults by position of a node: shared, and private.
 pub(super) type ByNode = Vec<[u64; 2]>;
 
-/// Faults of a task or a group, older ones counting less (`numa_faults`).
+/// Faults of a task or a group; older faults count less (`numa_faults`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
     /// By the node of the memory (`NUMA_MEM`).
     pub(super) mem: ByNode,
-    /// By the node of the CPU, each the more the more of its time the task ran (`NUMA_CPU`).
+    /// By the node of the CPU, weighted by the task's share of the CPU's time (`NUMA_CPU`).
     pub(super) cpu: ByNode,
-    /// All of `mem` (`total_numa_faults`).
+    /// Sum of `mem` (`total_numa_faults`).
     pub(super) total: u64,
 }
 
@@ -44,27 +44,27 @@ impl Faults {
         Self { mem: vec![[0; 2]; nodes], cpu: vec![[0; 2]; nodes], total: 0 }
     }
 
-    /// Faults at memory of a node.
+    /// Faults on memory of a node.
     pub(super) fn at(&self, place: usize) -> u64 {
         self.mem.get(place).map_or(0, |[shared, private]| shared + private)
     }
 
-    /// Faults of CPUs of a node.
+    /// Faults by CPUs of a node.
     pub(super) fn by(&self, place: usize) -> u64 {
         self.cpu.get(place).map_or(0, |[shared, private]| shared + private)
     }
 
-    /// Shared faults at all nodes, or private ones.
+    /// Shared or private faults on all nodes.
     pub(super) fn of(&self, is_private: bool) -> u64 {
         self.mem.iter().map(|counts| counts[usize::from(is_private)]).sum()
     }
 
-    /// In thousandths of all.
+    /// The part of the faults on memory of a node, in thousandths.
     fn weight(&self, place: usize) -> u64 {
         (1000 * self.at(place)).checked_div(self.total).unwrap_or(0)
     }
 
-    /// The faults of a task come to these, or leave them.
+    /// Adds or subtracts the faults of a task.
     fn change(&mut self, task: &Self, comes: bool) {
         let change = |all: &mut u64, one: u64| *all = if comes { *all + one } else { *all - one };
         let pairs = |all: &mut ByNode, one: &ByNode| {
@@ -76,20 +76,20 @@ impl Faults {
     }
 }
 
-/// Tasks that fault at the same pages (`struct numa_group`).
+/// Tasks that fault on the same pages (`struct numa_group`).
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// How many there are (`nr_tasks`, and the count of references).
+    /// Number of tasks (`nr_tasks`, and the count of references).
     pub(super) tasks: u64,
     pub(super) faults: Faults,
     pub(super) active_nodes: u64,
     max_faults_cpu: u64,
-    /// By position, where nodes come to be in use and cease to be (3.15 to 4.6); empty where that is decided anew each time.
+    /// Whether each node is in use, by position (3.15 to 4.6); empty if that is computed each time.
     active: Vec<bool>,
 }
 
 impl Group {
-    /// Does it make much use of a node (`numa_is_active_node`)?
+    /// Whether the group uses a node much (`numa_is_active_node`).
     pub(super) fn is_active(&self, place: usize) -> bool {
         if let Some(is_active) = self.active.get(place) {
             return *is_active;
@@ -97,7 +97,7 @@ impl Group {
         self.faults.by(place) * ACTIVE_NODE_FRACTION > self.max_faults_cpu
     }
 
-    /// The faults of one of its tasks have changed.
+    /// Replaces the faults of one of the group's tasks.
     pub(super) fn replace(&mut self, before: &Faults, after: &Faults) {
         self.faults.change(after, true);
         self.faults.change(before, false);
@@ -117,7 +117,7 @@ impl Group {
 }
 
 impl NumaBalancing {
-    /// The group of a task.
+    /// The group of a task, if it is in one.
     pub(super) fn group_of(&self, id: ControlId) -> Option<&Group> {
         Some(self.group(self.task(id)?.stats.group?))
     }
@@ -130,8 +130,8 @@ impl NumaBalancing {
         &mut self.groups[id.0 as usize]
     }
 
-    /// A task has faulted at a page at which another one did before: both are of one group from now on, if that other one still
-    /// runs where it did, and its group is not the smaller one. Does the fault count as private all the same?
+    /// Joins the groups of a task and of the task that faulted on the page before, if that still runs where it did and its
+    /// group is not the smaller one. Returns whether the fault counts as private all the same.
     pub(super) fn join(&mut self, id: ControlId, (last, is_shared): (Last, bool), active: Vec<bool>) -> bool {
         let mine = self.own_group(id, active);
         let running = last.place().and_then(|cpu| self.running.get(cpu).copied().flatten());
@@ -154,7 +154,7 @@ impl NumaBalancing {
         false
     }
 
-    /// The group of a task that shares pages; a new one, if it has none.
+    /// The group of a task that shares pages; a new group if it has none.
     fn own_group(&mut self, id: ControlId, active: Vec<bool>) -> GroupId {
         let task = self.task_mut(id);
         if let Some(group) = task.stats.group {
@@ -167,7 +167,7 @@ impl NumaBalancing {
         new
     }
 
-    /// A task leaves its group (`task_numa_free`).
+    /// Takes a task out of its group (`task_numa_free`).
     pub(super) fn leave(&mut self, id: ControlId) {
         let Self { tasks, groups, .. } = self;
         let Some(task) = tasks.get_mut(id.0 as usize) else { return };
@@ -179,21 +179,21 @@ impl NumaBalancing {
     }
 }
 
-/// A task as its placement looks at it.
+/// The facts about a task that its placement on a CPU needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumaView {
-    /// The node that it prefers.
+    /// The node that the task prefers.
     pub preferred: Option<NodeId>,
     /// The task's group.
     pub group: Option<GroupId>,
     /// The group uses more than one node.
     pub is_spread: bool,
-    /// Faults were counted.
+    /// Faults of the task were counted.
     pub has_faults: bool,
 }
 
 impl Mm {
-    /// Returns a task as placement sees it; none where tasks are not looked at.
+    /// The facts about a task for its placement; none if tasks are not placed by their faults.
     pub fn numa_view(&self, id: ControlId) -> Option<NumaView> {
         let numa = self.numa.as_ref()?;
         let task = numa.task(id)?;
@@ -205,26 +205,26 @@ impl Mm {
         })
     }
 
-    /// The part of a task's faults at memory of a node, in thousandths (`task_weight`).
+    /// The part of a task's faults on memory of a node, in thousandths (`task_weight`).
     pub fn numa_task_weight(&self, id: ControlId, node: NodeId) -> i64 {
         let task = self.numa.as_ref().and_then(|numa| numa.task(id));
         task.map_or(0, |task| task.stats.faults.weight(self.memory.nodes().place(node)).cast_signed())
     }
 
-    /// That of its group's (`group_weight`).
+    /// The part of a group's faults on memory of a node, in thousandths (`group_weight`).
     pub fn numa_group_weight(&self, id: ControlId, node: NodeId) -> i64 {
         let group = self.numa.as_ref().and_then(|numa| numa.group_of(id));
         group.map_or(0, |group| group.faults.weight(self.memory.nodes().place(node)).cast_signed())
     }
 
-    /// A task prefers a node from now on (`sched_setnuma`).
+    /// Sets the node that a task prefers (`sched_setnuma`).
     pub fn numa_prefer(&mut self, id: ControlId, node: NodeId) {
         if let Some(numa) = &mut self.numa {
             numa.task_mut(id).preferred = Some(node);
         }
     }
 
-    /// A CPU runs a task from now on, or none.
+    /// Notes the task that a CPU runs from now on, if any.
     #[inline]
     pub fn numa_switch(&mut self, cpu: units::CpuId, task: Option<ControlId>) {
         if let Some(numa) = &mut self.numa {

@@ -1,7 +1,8 @@
 //! Linux: task_scan_min(), task_scan_start(), task_scan_max(), update_task_scan_period(), update_scan_period(),
 //! kernel/sched/fair.c (v6.1).
 //!
-//! How long a task waits from one scan to the next: as long as its size allows, and the longer the better its faults are placed.
+//! How long a task waits from one scan to the next: at least as long as its size demands, and longer if its faults are well
+//! placed.
 
 use memory::frame::ControlId;
 use rules::variant::{NumaPeriod, NumaPlaces, Variant};
@@ -10,9 +11,9 @@ use units::{NodeId, Time};
 use super::{MAX_SCAN_WINDOW, NumaBalancing, Sysctls, millis};
 use crate::{Mm, space::address_space::AddressSpace};
 
-/// Parts of a period by which it changes (`NUMA_PERIOD_SLOTS`).
+/// A scan period changes by one part in this many, or several (`NUMA_PERIOD_SLOTS`).
 const SLOTS: u64 = 10;
-/// In so many of them faults have to be local, or private (`NUMA_PERIOD_THRESHOLD`).
+/// Number of tenths of the faults that have to be local, or private (`NUMA_PERIOD_THRESHOLD`).
 const THRESHOLD: u64 = 7;
 
 impl Sysctls {
@@ -32,7 +33,7 @@ impl Sysctls {
 }
 
 impl NumaBalancing {
-    /// The shortest period for a task of so many windows (`task_scan_min`).
+    /// The shortest period, in ms, of a task with this number of scan windows (`task_scan_min`).
     pub(super) fn scan_min_ms(&self, rules: &Variant, windows: u64) -> u64 {
         let min = self.settings.period_min_ms(rules);
         if !rules.numa_period_by_size {
@@ -43,36 +44,36 @@ impl NumaBalancing {
         (min / windows).max(1000 / per_second)
     }
 
-    /// The longest one (`task_scan_max`).
+    /// The longest period, in ms, of a task with this number of scan windows (`task_scan_max`).
     pub(super) fn scan_max_ms(&self, rules: &Variant, windows: u64) -> u64 {
         let max = self.settings.period_max_ms(rules);
         if rules.numa_period_by_size { (max / windows).max(self.scan_min_ms(rules, windows)) } else { max }
     }
 
-    /// With the size of its group, and how much that shares.
+    /// Lengthens a period by the size of the task's group, and by how much that shares.
     fn by_sharing(&self, rules: &Variant, id: ControlId, period: u64) -> u64 {
         let Some(group) = self.group_of(id).filter(|_| rules.numa_period_by_sharing) else { return period };
         let (shared, private) = (group.faults.of(false), group.faults.of(true));
-        // Longer than 64 bits of ms is for ever.
+        // A period of more than 64 bits of ms is for ever.
         let longer =
             u128::from(period) * u128::from(group.tasks) * u128::from(shared + 1) / u128::from(private + shared + 1);
         period.max(u64::try_from(longer).unwrap_or(u64::MAX))
     }
 
-    /// The period with which a task begins (`task_scan_start`).
+    /// The period with which a task begins, in ms (`task_scan_start`).
     pub(super) fn scan_start_ms(&self, rules: &Variant, id: ControlId, windows: u64) -> u64 {
         self.by_sharing(rules, id, self.scan_min_ms(rules, windows))
     }
 
-    /// The longest period of a task (`task_scan_max`).
+    /// The longest period of a task, in ms (`task_scan_max`).
     pub(super) fn scan_max_ms_of(&self, rules: &Variant, id: ControlId, windows: u64) -> u64 {
         let max = self.settings.period_max_ms(rules) / windows;
         self.by_sharing(rules, id, max).max(self.scan_min_ms(rules, windows))
     }
 }
 
-/// A period in ms with faults of which so many were remote, local, and moved in vain; and so many shared and private. None where
-/// it doubles and the next scan is put off (`update_task_scan_period`).
+/// The new period in ms, given the numbers of faults that were remote, local, and failed to move; and shared and private. None
+/// if the period doubles and the next scan is put off (`update_task_scan_period`).
 pub(super) fn adapted(
     form: NumaPeriod,
     period: u64,
@@ -99,13 +100,13 @@ pub(super) fn adapted(
     if local_ratio >= THRESHOLD {
         return longer(local_ratio);
     }
-    // Where faults are shared, scanning faster does not help as much.
+    // If faults are shared, scanning faster does not help as much.
     let private_up = (private * SLOTS).div_ceil(private + shared);
     Some(period.saturating_sub((THRESHOLD - local_ratio) * slot * private_up / SLOTS))
 }
 
 impl Mm {
-    /// A scan of all is over, in which a task has had so many faults, shared and private ones.
+    /// Adapts a task's period after a scan sequence; `types` has its shared and private faults.
     pub(super) fn numa_adapt(&mut self, space: &mut AddressSpace, id: ControlId, now: Time, types: [u64; 2]) {
         let rules = *self.memory.variant();
         let numa = self.numa.as_mut().expect("a task has faulted");
@@ -121,8 +122,7 @@ impl Mm {
         }
     }
 
-    /// A task goes to another CPU for its memory's sake: up to 4.18 it scans as fast as it can from then on
-    /// (`task_numa_migrate`).
+    /// Lets a task scan as fast as it may after it moved to another CPU for its memory's sake, up to 4.18 (`task_numa_migrate`).
     pub fn numa_hurry(&mut self, space: &AddressSpace, id: ControlId) {
         let rules = *self.memory.variant();
         if let Some(numa) = self.numa.as_mut().filter(|_| rules.numa_places == NumaPlaces::ByCapacity) {
@@ -131,7 +131,7 @@ impl Mm {
         }
     }
 
-    /// A task comes from a CPU of one node to one of another (`update_scan_period`).
+    /// Adapts a task's period after it moved to a CPU of another node (`update_scan_period`).
     pub fn numa_task_moved(&mut self, space: &AddressSpace, id: ControlId, from: NodeId, to: NodeId) {
         let rules = *self.memory.variant();
         let Some(numa) = self.numa.as_mut().filter(|_| rules.numa_move_resets_period && from != to) else { return };

@@ -16,24 +16,24 @@ use crate::{
     },
 };
 
-/// One scan: from where the last one of the address space ended, until enough pages hint.
+/// One scan of an address space: from the end of the last one, until enough pages hint.
 #[derive(Clone, Debug)]
 pub struct ScanWork {
-    /// How many more.
+    /// Pages that are still to be made hinting.
     left: i64,
-    /// Where the next page is; nothing before the lock is had.
+    /// The next page; none before the lock is held.
     at: Option<Vpn>,
-    /// Has it changed any entry yet?
+    /// Whether any entry was changed.
     has_updated: bool,
     /// The part of a VMA that is scanned.
     chunk: Option<Chunk>,
-    /// Which VMAs are.
+    /// The filter of VMAs.
     filter: VmaFilter,
-    /// How much more may be passed, where that has an end.
+    /// Pages that may still be passed, if that has a limit.
     left_to_pass: i64,
-    /// The tick that began it; none in a test.
+    /// The tick that began the scan; none in a test.
     tick: Option<Tick>,
-    /// The task is the only one of its process.
+    /// The scanning task is the only one of its process.
     is_alone: bool,
 }
 
@@ -42,9 +42,9 @@ struct Chunk {
     all: PageRange,
     rest: PageRange,
     spares_shared: bool,
-    /// Base pages of this node are where they should be.
+    /// Base pages of this node are well placed, and are spared.
     spares_node: Option<NodeId>,
-    /// Pages that are stored to are copied first, if they are another's too (`is_cow_mapping`).
+    /// Pages are copied before a store if they are shared (`is_cow_mapping`).
     is_private: bool,
     updated: u64,
 }
@@ -56,19 +56,19 @@ impl ScanWork {
         Self { left, at: None, has_updated: false, chunk: None, filter, left_to_pass, tick: None, is_alone: false }
     }
 
-    /// Begun by a tick.
+    /// Sets the tick that began the scan.
     pub(super) fn of(self, tick: Tick) -> Self {
         Self { tick: Some(tick), ..self }
     }
 
-    /// Sets the threads of the process (`get_nr_threads`, `mm_users`).
+    /// Sets the number of threads of the process (`get_nr_threads`, `mm_users`).
     #[must_use]
     pub fn of_threads(mut self, threads: u64) -> Self {
         self.filter.of_threads(threads);
         Self { is_alone: threads == 1, ..self }
     }
 
-    /// A scan that took longer than to the next tick is paid for: the task runs 32 times as long before it scans again.
+    /// Makes a task pay for a scan that took longer than a tick: it runs 32 times as long before it scans again.
     fn pay(&self, mm: &mut Mm, cx: &Cx) {
         let (Some(tick), Some(numa)) = (self.tick, &mut mm.numa) else { return };
         let ticks = cx.now().since(tick.at).0 / JIFFY.0;
@@ -76,7 +76,7 @@ impl ScanWork {
         task.stamp += JIFFY * (32 * ticks);
     }
 
-    /// Goes on until `horizon`, at least by an entry of a PMD. The caller holds the mmap lock for read.
+    /// Takes a step until `horizon`, at least one PMD entry. The caller holds the mmap lock for read.
     pub fn step(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, horizon: Time) -> Step<()> {
         let done = self.go_on(mm, space, cx, horizon);
         if done == Step::Done(()) && mm.memory.variant().numa_scan_pays {
@@ -124,7 +124,7 @@ impl ScanWork {
                 space.numa.begin_again();
                 return Step::Done(());
             };
-            // vma_policy_mof; up to 3.18 it is the page that is found to be where it should.
+            // vma_policy_mof; up to 3.18 the policy is checked at the page.
             let is_placed = rules.numa_groups && self.tick.is_some_and(|tick| !tick.policy.is_local());
             if is_placed
                 || is_small(&vma) && !rules.numa_scans_small_vmas
@@ -157,18 +157,18 @@ fn is_shared(vma: &Vma) -> bool {
     vma.file.is_some_and(|file| file.is_shared)
 }
 
-/// Mappings that no process stores to are shared by many (patch 13: "shared libraries").
+/// Whether a mapping is never stored to, and thus shared by many (patch 13: "shared libraries").
 fn is_library(vma: &Vma) -> bool {
     is_shared(vma)
 }
 
 impl super::SpaceNuma {
-    /// A process that has one task makes another (`init_numa_balancing`).
+    /// Starts anew when a process with one task creates another (`init_numa_balancing`).
     pub(super) fn start_over(&mut self, next_scan: Time) {
         (self.seq, self.next_scan) = (0, next_scan);
     }
 
-    /// All has been scanned once (`reset_ptenuma_scan`).
+    /// Begins a new scan sequence after the last VMA (`reset_ptenuma_scan`).
     pub(super) fn begin_again(&mut self) {
         self.seq += 1;
         self.offset = Vpn(0);
@@ -195,7 +195,7 @@ impl Chunk {
                     }
                 }
                 Pmd::Huge(huge) => {
-                    // One that is visited counts, whether it is changed or not.
+                    // A huge page that was visited counts, whether its entry was changed or not.
                     self.updated += AddressSpace::HUGE_PAGES;
                     primitive::scan_mapped_frames(cx, 1);
                     if !huge.is_hinting() && self.marks(mm, huge) {
@@ -224,7 +224,7 @@ impl Chunk {
         Step::Done(())
     }
 
-    /// Shall user code fault at a page?
+    /// Whether the entry of a page is made hinting.
     fn marks(&self, mm: &Mm, pte: Pte) -> bool {
         if pte.is_zero_page() {
             // A huge one has no mapcount, and is looked at no longer where that does not matter.
@@ -235,7 +235,7 @@ impl Chunk {
         !self.spares_shared || mappings == 1
     }
 
-    /// Marks pages of a table, each for itself (`change_pte_range`).
+    /// Makes pages of a table hint, each by itself (`change_pte_range`).
     fn mark_each(&self, mm: &Mm, space: &mut AddressSpace, cx: &mut Cx, (table, part): (TableId, PageRange)) -> u64 {
         let mut marked = 0;
         for vpn in (part.start.0..part.end.0).map(Vpn) {
@@ -249,13 +249,13 @@ impl Chunk {
         marked
     }
 
-    /// Shall user code fault at a base page?
+    /// Whether the entry of a base page is made hinting.
     fn hints(&self, mm: &Mm, page: Pfn) -> bool {
         let (rules, is_file) = (mm.memory.variant(), mm.memory.frames.is_file(page));
         let is_own = match rules.numa_hints_cow {
             NumaHintsCow::MappedOnce if self.is_private && is_file => mm.mappings_of(page) == 1,
             NumaHintsCow::MappedOnce if self.is_private => mm.frame_mappings(page) == 1,
-            // The page cache has a reference to those of files.
+            // The page cache holds a reference to its pages.
             NumaHintsCow::ReferencedOnce if self.is_private => {
                 !is_file && mm.folio_references(mm.folio_head(page)) == 1
             }
@@ -265,7 +265,7 @@ impl Chunk {
         is_own && (rules.numa_hints_dirty || !is_dirty()) && self.spares_node != Some(mm.memory.node_of(page))
     }
 
-    /// Marks the pages of a table; if all of them are of one node, one fault will do for all of them (`change_pmd_protnuma`).
+    /// Makes the pages of a table hint. If all of them are on one node, one fault will clear all hints (`change_pmd_protnuma`).
     fn mark_table(&self, mm: &Mm, space: &mut AddressSpace, cx: &mut Cx, (table, part): (TableId, PageRange)) -> u64 {
         let by_pid = mm.memory.variant().numa_private_by_pid;
         let faults = mm.memory.last_faults().expect("a scan is of a kernel that balances");

@@ -1,8 +1,8 @@
 //! Linux: task_numa_fault(), task_numa_placement(), numa_get_avg_runtime(), numa_migrate_preferred() and
 //! should_numa_migrate_memory(), kernel/sched/fair.c (v6.1).
-//! Differs: a task that has had no placement yet counts as one that always ran, and not by the scheduler's average.
+//! Differs: a task without a placement yet counts as one that always ran; the kernel uses the scheduler's average.
 //!
-//! Faults as tasks count them since 3.13: by the node of the memory and by that of the CPU, together with those of the group.
+//! Tasks' counts of faults since 3.13: by the node of the memory and by that of the CPU, together with those of the group.
 
 use memory::{cx::Cx, frame::ControlId, last_fault::Last, news::News};
 use rules::variant::{NumaFilter, NumaPlaces};
@@ -15,25 +15,25 @@ use super::{
 };
 use crate::{Mm, space::address_space::AddressSpace};
 
-/// A task whose memory is not where it runs tries to go there so often (`numa_migrate_retry`).
+/// Time between two tries to move a task to its preferred node (`numa_migrate_retry`).
 const RETRY: Picos = Picos::from_secs(1);
-/// A task is young until it has had so many scans of all.
+/// A task is young during its first scan sequences, of this number.
 const YOUNG_SCANS: u64 = 4;
 
-/// The faults of a task.
+/// The fault counts of a task.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stats {
-    /// Nothing before the first.
+    /// Empty before the first fault.
     pub(super) faults: Faults,
-    /// Those of this scan, by the node of the memory and of the CPU (`NUMA_MEMBUF`, `NUMA_CPUBUF`).
+    /// Faults of this scan sequence, by the node of the memory, and of the CPU (`NUMA_MEMBUF`, `NUMA_CPUBUF`).
     pub(super) mem_now: ByNode,
     cpu_now: ByNode,
-    /// Those of this scan that were remote or local, and pages that were moved in vain (`numa_faults_locality`).
+    /// Faults of this scan sequence that were remote and local, and pages whose move failed (`numa_faults_locality`).
     pub(super) locality: [u64; 3],
     pub(super) group: Option<GroupId>,
-    /// The jiffy after which it is looked at again.
+    /// The jiffy after which a move to the preferred node is next tried.
     retry: u64,
-    /// For how long it had run, and when: at its last tick, and at the last tick before its last placement.
+    /// Time that the task had run, and the instant: at its last tick, and at the last tick before its last placement.
     pub(super) ran: (Picos, Time),
     placed: Option<(Picos, Time)>,
 }
@@ -43,7 +43,7 @@ fn jiffies(now: Time) -> u64 {
 }
 
 impl Stats {
-    /// How much of its time the task ran since its last placement, in 1/65536 (`numa_get_avg_runtime`).
+    /// The task's share of its CPU's time since its last placement, in 1/65536 (`numa_get_avg_runtime`).
     fn share_of_cpu(&mut self) -> u64 {
         let (ran, at) = self.ran;
         let share = self.placed.map_or(1 << 16, |(before, since)| {
@@ -53,7 +53,7 @@ impl Stats {
         share
     }
 
-    /// Older faults count half, and those of this scan are added: the shared and the private ones among these.
+    /// Halves older faults and adds those of this scan sequence; returns the shared and the private ones of the latter.
     fn decay(&mut self) -> [u64; 2] {
         let (share, all) = (self.share_of_cpu(), self.locality[0] + self.locality[1]);
         let mut types = [0; 2];
@@ -72,14 +72,14 @@ impl Stats {
 }
 
 impl TaskNuma {
-    /// The task may take memory to itself that no other has asked for.
+    /// Whether the task is young: it may take pages on which no other task has faulted.
     fn is_young(&self) -> bool {
         self.preferred.is_none() || self.scan_seq <= YOUNG_SCANS
     }
 }
 
 impl Mm {
-    /// A fault was dealt with (`task_numa_fault`).
+    /// Counts a fault (`task_numa_fault`).
     pub(super) fn numa_fault_grouped(&mut self, space: &mut AddressSpace, cx: &Cx, fault: Fault) {
         let (id, nodes) = (cx.control(), self.memory.nodes().count());
         let (here, on) =
@@ -116,7 +116,8 @@ impl Mm {
         stats.locality[usize::from(is_local)] += fault.pages;
     }
 
-    /// After a scan of all: the node that a task prefers, and its period (`task_numa_placement`). True if there is such a node.
+    /// Sets a task's preferred node and its period after a scan sequence (`task_numa_placement`); returns whether it prefers a
+    /// node.
     fn numa_place_grouped(&mut self, space: &mut AddressSpace, cx: &Cx) -> bool {
         let (rules, id) = (self.memory.variant(), cx.control());
         let numa = self.numa.as_mut().expect("a task has faulted");
@@ -149,7 +150,7 @@ impl Mm {
         most.is_some()
     }
 
-    /// A task that runs on another node than the one it prefers tries to go there, from time to time.
+    /// Tries, from time to time, to move a task to its preferred node.
     fn numa_migrate_preferred(&mut self, cx: &Cx) {
         let here = self.memory.node_of_cpu(cx.cpu());
         let task = self.numa.as_mut().expect("a task has faulted").task_mut(cx.control());
@@ -161,7 +162,7 @@ impl Mm {
         }
     }
 
-    /// May a page come over from a node, at which a task has faulted after `last` (`should_numa_migrate_memory`)?
+    /// Whether a page may move to the node of a task that has faulted on it after `last` (`should_numa_migrate_memory`).
     pub(super) fn numa_may_come(&self, id: ControlId, last: Last, (from, to): (NodeId, NodeId)) -> bool {
         let numa = self.numa.as_ref().expect("only a kernel that balances asks");
         let task = numa.task(id);
@@ -181,7 +182,7 @@ impl Mm {
         match self.memory.variant().numa_filter {
             NumaFilter::Twice => true,
             NumaFilter::ActiveNodes => {
-                // Between two nodes that it uses, memory goes to where there is less of it.
+                // Between two nodes that the group uses, memory goes to the one that has less of it.
                 group.is_active(to) && (!group.is_active(from) || at(to) < at(from) * 3 / 4)
             }
             NumaFilter::CpuUse => {

@@ -11,13 +11,13 @@ use units::{NodeId, Picos};
 use super::SLOWER_MS;
 use crate::{Mm, numa::numa_balancing::stats::Stats, space::address_space::AddressSpace};
 
-/// The state of a task (`numa_*` of `struct task_struct`).
+/// The state of a task in NUMA balancing (`numa_*` of `struct task_struct`).
 #[derive(Clone, Debug, Default)]
 pub(super) struct TaskNuma {
-    /// Time that it had run when it was last looked at (`node_stamp`).
+    /// Time that the task had run when it was last checked (`node_stamp`).
     pub(super) stamp: Picos,
     pub(super) period_ms: u64,
-    /// Nothing before it is worked out.
+    /// The longest period in ms; 0 until it is computed.
     pub(super) period_max_ms: u64,
     pub(super) scan_seq: u64,
     /// The task's address space.
@@ -27,9 +27,9 @@ pub(super) struct TaskNuma {
     /// Scans since the preferred node was chosen.
     pub(super) migrate_seq: u64,
     pub(super) preferred: Option<NodeId>,
-    /// Faults by node and by whether they were private, with those of earlier scans; nothing before the first.
+    /// Faults by node, shared and private, including those of earlier scans; empty before the first fault.
     faults: Vec<[u64; 2]>,
-    /// Those of this scan.
+    /// Faults of this scan sequence.
     buffer: Vec<[u64; 2]>,
 }
 
@@ -38,11 +38,11 @@ impl TaskNuma {
         Self { scan_seq, period_ms: delay_ms, ..Self::default() }
     }
 
-    /// Older faults count half, and those of this scan are added; the position of the node that has the most private ones.
+    /// Halves older faults and adds those of this scan sequence; returns the position of the node with most private ones.
     fn decay(&mut self, by_scan: bool) -> Option<usize> {
         let mut most = (0, None);
         for (place, (faults, buffer)) in self.faults.iter_mut().zip(&mut self.buffer).enumerate() {
-            // Without a buffer, all that there is decays after it was looked at.
+            // Without a buffer, faults are halved after they were compared.
             let before = faults[1];
             for (faults, buffer) in faults.iter_mut().zip(buffer) {
                 *faults = *faults / 2 + std::mem::take(buffer);
@@ -63,20 +63,20 @@ pub(super) struct Fault {
     pub(super) node: NodeId,
     pub(super) pages: u64,
     pub(super) is_moved: bool,
-    /// The fault before.
+    /// The record of the fault before on the page.
     pub(super) last: Last,
     /// The page was on the task's node (`TNF_FAULT_LOCAL`).
     pub(super) is_local: bool,
-    /// The task was not to write to it (`TNF_NO_GROUP`).
+    /// The entry is read-only (`TNF_NO_GROUP`).
     pub(super) is_read_only: bool,
-    /// Several processes map it, all to write to it (`TNF_SHARED`).
+    /// Several processes map the page, all writable (`TNF_SHARED`).
     pub(super) is_shared: bool,
-    /// A move was tried in vain (`TNF_MIGRATE_FAIL`).
+    /// The move of the page failed (`TNF_MIGRATE_FAIL`).
     pub(super) has_failed: bool,
 }
 
 impl Fault {
-    /// A fault at pages of a node, with nothing else known of it.
+    /// A fault on pages of a node, without any flag.
     pub(super) const fn at(node: NodeId, pages: u64, last: Last) -> Self {
         Self {
             node,
@@ -92,7 +92,7 @@ impl Fault {
 }
 
 impl Mm {
-    /// A fault was dealt with (`task_numa_fault`).
+    /// Counts a fault (`task_numa_fault`).
     pub(super) fn numa_fault(&mut self, space: &mut AddressSpace, cx: &Cx, fault: Fault) {
         let rules = *self.memory.variant();
         if rules.numa_groups {
@@ -119,7 +119,7 @@ impl Mm {
         }
     }
 
-    /// The first fault after a scan of all: which node does the task prefer (`task_numa_placement`)?
+    /// Sets the node that a task prefers, at the first fault after a scan sequence (`task_numa_placement`).
     fn numa_place(&mut self, space: &AddressSpace, cx: &Cx, id: ControlId) {
         let rules = *self.memory.variant();
         let here = self.memory.node_of_cpu(cx.cpu());
