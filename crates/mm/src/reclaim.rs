@@ -2,11 +2,11 @@
 //! Differs: no memcg, no demotion to other nodes, no proactive reclaim, no generations (MGLRU), no vmpressure, no
 //! throttle_vm_writeout(). A huge page that is split counts as its pages, not as one, before 5.8 too.
 //!
-//! A pass over a node, or over a zone that has lists of its own, is data
-//! ([`NodeScan`]): each step takes folios off a list, or decides what becomes of those that were taken, or ages an active list.
+//! A pass over a node, or over a zone with LRU lists of its own, is data ([`NodeScan`]): each step isolates folios from a list,
+//! or decides on the fate of isolated ones, or ages an active list.
 //!
-//! Floor 4: this room is reclaim, kswapd, shrinkers, and the split of huge pages that reclaim meets. Files here use floors 0
-//! to 3. Begin with `direct.rs` for a task and `kswapd.rs` for the thread.
+//! Floor 4: this room is reclaim, kswapd, shrinkers, and the split of huge pages that reclaim meets. Files here use floors 0 to
+//! 3. Begin with `direct.rs` for a task and `kswapd.rs` for the thread.
 
 mod active;
 mod amounts;
@@ -37,7 +37,7 @@ use amounts::Amounts;
 use by_zone::Pressure;
 pub(crate) use direct::{DirectReclaim, compact_gap};
 
-/// Where reclaim begins: each pass looks at one frame in 2^12.
+/// The priority at which reclaim begins: each pass scans one frame in 2^12.
 // DEF_PRIORITY, include/linux/mmzone.h (v6.1).
 pub(crate) const DEF_PRIORITY: u8 = 12;
 /// The task or thread that reclaims.
@@ -49,51 +49,51 @@ pub(crate) enum Reclaimer {
     Direct,
 }
 
-/// The aims of one run of reclaim, and its results so far (`struct scan_control`).
+/// The aims of one reclaim run, and its results so far (`struct scan_control`).
 #[expect(clippy::struct_excessive_bools, reason = "switches that do not exclude each other, as the kernel has them")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanControl {
     pub(crate) by: Reclaimer,
     /// The order of the request.
     pub(crate) order: Order,
-    /// Frames of higher zones are of no use (`reclaim_idx`).
+    /// The highest zone of use: frames of higher zones are not reclaimed (`reclaim_idx`).
     pub(crate) highest: ZoneKind,
     pub(crate) to_reclaim: u64,
-    /// Each pass looks at one frame in 2^this.
+    /// Each pass scans one frame in 2^this.
     pub(crate) priority: u8,
     pub(crate) may_write: bool,
     pub(crate) may_swap: bool,
-    /// Active lists are aged whatever they hold.
+    /// Active lists are aged whatever their size.
     pub(crate) force_deactivate: bool,
-    /// One was spared.
+    /// An active list was spared.
     pub(crate) spared_active: bool,
     pub(crate) scanned: u64,
     pub(crate) reclaimed: u64,
-    /// The state of folios that the run met on a node.
+    /// Numbers of frames by the state that the run met them in.
     pub(crate) met: Met,
-    /// All that was met on the node lately is being written (`PGDAT_WRITEBACK`).
+    /// All folios met lately on the node are under writeback (`PGDAT_WRITEBACK`).
     pub(crate) meets_writeback: bool,
-    /// All files that were met lately are dirty, and none is being written (`PGDAT_DIRTY`).
+    /// All files' folios met lately are dirty, and none is under writeback (`PGDAT_DIRTY`).
     pub(crate) meets_dirty: bool,
 }
 
-/// Frames that one pass over a node took off lists.
+/// Frames that one pass over a node isolated, by state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
     pub(crate) taken: u64,
     pub(crate) writeback: u64,
-    /// Met again while they are being written.
+    /// Met again while under writeback.
     pub(crate) immediate: u64,
-    /// Dirty, or being written; those that are not being written; and those met again while they are being written.
+    /// Dirty or under writeback; dirty and not under writeback; and met again while under writeback.
     pub(crate) dirty: u64,
     pub(crate) unqueued_dirty: u64,
     pub(crate) congested: u64,
-    /// Taken off lists of files.
+    /// Isolated from lists of files.
     pub(crate) file_taken: u64,
 }
 
 impl Met {
-    /// Adds what one list came to, but for what was taken off it.
+    /// Adds the counts of one list, but not the isolated frames.
     pub(crate) fn add(&mut self, other: Self) {
         self.writeback += other.writeback;
         self.immediate += other.immediate;
@@ -102,17 +102,17 @@ impl Met {
         self.congested += other.congested;
     }
 
-    /// Is all that was met of files dirty, and none being written (`PGDAT_DIRTY`)?
+    /// Whether all files' frames met are dirty, and none is under writeback (`PGDAT_DIRTY`).
     pub(crate) fn is_all_dirty(&self) -> bool {
         self.unqueued_dirty == self.file_taken
     }
 
-    /// Is all that is dirty on its way to the disk, and was met before (`LRUVEC_CONGESTED`)?
+    /// Whether all dirty frames are on their way to the disk, and were met before (`LRUVEC_CONGESTED`).
     pub(crate) fn is_congested(&self) -> bool {
         self.dirty > 0 && self.dirty == self.congested
     }
 
-    /// Is all of it being written (`PGDAT_WRITEBACK`)?
+    /// Whether all frames met are under writeback (`PGDAT_WRITEBACK`).
     pub(crate) fn is_all_writeback(&self) -> bool {
         self.writeback > 0 && self.writeback == self.taken
     }
@@ -139,42 +139,42 @@ impl ScanControl {
     }
 }
 
-/// One pass over a node, or one of its zones.
+/// A pass over a node, or over one of its zones.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeScan {
     node: NodeId,
-    /// Only this zone, by its position.
+    /// The zone, if the pass is over one.
     zone: Option<ZoneIndex>,
-    /// Are shrinkers asked after it?
+    /// Whether shrinkers are called after the lists.
     pub(crate) asks_shrinkers: bool,
-    /// Frames looked at when it began, and those of the lists that it has looked at.
+    /// Frames scanned when the pass began, and frames on the lists that it has scanned.
     pressure: Pressure,
-    /// The lists being scanned, and those after them.
+    /// Index of the lists being scanned, and one past the last.
     lruvec: usize,
     end: usize,
     amounts: Amounts,
     phase: Phase,
-    /// Folios taken off a list.
+    /// Folios isolated from a list.
     taken: Taken,
-    /// Pages of a huge one of them that was split.
+    /// Base pages of an isolated huge page that was split.
     tails: Vec<Pfn>,
     /// Frames reclaimed from these lists so far.
     reclaimed: u64,
-    /// The run has waited for others to put back what they hold.
+    /// The pass has waited for other tasks to put back isolated folios.
     stalled: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// How much of each list to scan.
+    /// Compute how many frames of each list to scan.
     Count,
-    /// The lists in turn, from this one on.
+    /// Scan the lists in turn, from this one on.
     Lists { next: usize },
-    /// Folios of this one are taken: what becomes of them?
+    /// Decide on the isolated folios of this list.
     Folios { from: usize },
-    /// Does the anonymous active list need aging?
+    /// Age the active list of anonymous memory, if needed.
     Age,
-    /// Shrinkers, once for the node.
+    /// Call the shrinkers, once for the node.
     Slab(SlabScan),
 }
 
@@ -201,16 +201,16 @@ impl NodeScan {
         }
     }
 
-    /// The node.
+    /// The node of the pass.
     pub(crate) fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Goes on until others may run; done when the node was passed (`shrink_node` without what comes of it).
+    /// Takes a step; done when the pass is over (`shrink_node`, without the decision about another pass).
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, sc: &mut ScanControl) -> Step<()> {
         mm.complete_swap_io(cx);
         mm.complete_disk_io(cx);
-        // Bound: each turn goes to the next list, or takes from what is to be scanned.
+        // Bound: each turn goes to the next list, or takes from the frames to be scanned.
         loop {
             match self.phase {
                 Phase::Count => {
@@ -258,8 +258,7 @@ impl NodeScan {
         }
     }
 
-    /// Some of the next list that has something to be scanned (`shrink_lruvec`, `shrink_list`); nothing when the phase has
-    /// changed without it.
+    /// Scans a part of the next list (`shrink_lruvec`, `shrink_list`); none if only the phase has changed.
     fn scan_next(
         &mut self,
         mm: &mut Mm,
@@ -283,7 +282,7 @@ impl NodeScan {
                 return Some(Step::Block(Wait::Until(mm.isolated_throttle(cx))));
             }
             if self.zone.is_some() {
-                // A reclaimer sleeps while too much is off the lists (`too_many_isolated`).
+                // A reclaimer sleeps while too many folios are isolated (`too_many_isolated`).
                 return Some(Step::Block(Wait::Until(mm.isolated_throttle(cx))));
             }
             self.amounts.take(at, RUN);
@@ -316,14 +315,14 @@ impl NodeScan {
         Some(Step::More)
     }
 
-    /// Do others hold more of a kind than is left on the list (`too_many_isolated`)? Kswapd does not mind.
+    /// Whether more frames of a kind are isolated than are left on the list (`too_many_isolated`). kswapd is exempt.
     fn is_crowded(&self, mm: &Mm, sc: &ScanControl, kind: LruKind) -> bool {
         if sc.by == Reclaimer::Kswapd {
             return false;
         }
         let zones = mm.memory.zone_indices().filter(|zone| mm.lru.of_zone(*zone) == self.lruvec);
         let isolated: u64 = zones.map(|zone| mm.lru.zone_isolated(zone, kind.is_file())).sum();
-        // Who may write and enter file systems is held back sooner, so that others are not.
+        // A task that may write and enter file systems is held back sooner, so that other tasks are not.
         isolated > mm.lru.frames(self.lruvec, kind) >> 3
     }
 
@@ -336,8 +335,8 @@ impl NodeScan {
         }
     }
 
-    /// Is there too little on the inactive list of a kind, or do pages of files come back too soon? Since 5.5 that is asked
-    /// before anything is scanned.
+    /// Whether the active list of a kind may be aged: its inactive list is too short, or pages of files are refaulted too soon.
+    /// Since 5.5 this is decided before the scan.
     fn may_age(&self, mm: &Mm, kind: LruKind) -> bool {
         if mm.memory.variant().reclaim_ages_by_pass {
             return self.amounts.may_deactivate[usize::from(kind.is_file())];
@@ -346,14 +345,14 @@ impl NodeScan {
         comes_back || mm.inactive_is_low(self.lruvec, kind.is_file())
     }
 
-    /// Notes the state of a zone after folios taken off its lists were looked at; is there something to wait for (the end of
-    /// `shrink_inactive_list`, v4.1)?
+    /// Notes the state of a zone after the isolated folios of its list were handled; returns a wait if there is something to
+    /// wait for (the end of `shrink_inactive_list`, v4.1).
     fn after_list(&self, mm: &mut Mm, cx: &Cx, sc: &ScanControl) -> Step<()> {
         let wait = self.zone.and_then(|zone| mm.end_zone_list(cx, sc, zone));
         wait.map_or(Step::More, |until| Step::Block(Wait::Until(until)))
     }
 
-    /// The next run of pages of a huge one that was split, the first of it first.
+    /// Takes the next run of base pages of a huge page that was split, in order.
     fn take_tails(&mut self) {
         for _ in 0..RUN {
             let Some(tail) = self.tails.pop() else { return };
@@ -361,15 +360,15 @@ impl NodeScan {
         }
     }
 
-    /// The folios that it holds between two steps.
+    /// The folios that the pass holds between two steps.
     pub(crate) fn holdings(&self) -> Holdings {
         let tails = self.tails.iter().map(|tail| Held { pfn: *tail, order: Order::BASE });
         Holdings { off_lru: self.taken.iter().chain(tails).collect(), ..Holdings::default() }
     }
 
-    /// Puts back what it holds.
+    /// Puts back the folios that the pass holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
-        // Bound: each turn puts some back.
+        // Bound: each turn puts some folios back.
         while !self.taken.is_empty() {
             let lost = mm.put_back_folios(cx, self.lruvec, &std::mem::take(&mut self.taken));
             mm.free_folios(cx, &lost);
@@ -382,7 +381,7 @@ impl NodeScan {
 }
 
 impl Mm {
-    /// Is something of what a device was asked for done by an instant?
+    /// Whether a request to a device ends by `at`.
     fn has_io_due(&self, at: Time) -> bool {
         self.is_swap_io_due(at) || self.is_disk_io_due(at)
     }

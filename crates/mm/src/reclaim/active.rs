@@ -17,19 +17,19 @@ use crate::{
     space::{page_table::Level, spaces::Entry},
 };
 
-/// Uses of a folio through page tables lately.
+/// Recent accesses to a folio through page tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Uses {
-    /// Entries that map it.
+    /// Number of entries that map the folio.
     pub(super) found: u32,
-    /// Those of them that were used.
+    /// Number of entries with the accessed bit set.
     pub(super) used: u32,
-    /// One of those is of a program's text.
+    /// Such an entry belongs to a program's text.
     pub(super) is_executed: bool,
 }
 
 impl Mm {
-    /// Counts the entries through which a folio was used, and makes them unused.
+    /// Counts the entries with the accessed bit set, and clears the bits.
     pub(super) fn test_and_clear_used(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Uses {
         if self.memory.frames.is_file(head) {
             return self.file_uses(spaces, cx, head);
@@ -47,7 +47,7 @@ impl Mm {
         Uses { found, used, is_executed: false }
     }
 
-    /// Moves some folios of an active list to the inactive one, but for files of programs that run.
+    /// Moves some folios of an active list to the inactive one; used folios of programs' text stay.
     pub(crate) fn shrink_active_list(
         &mut self,
         spaces: &mut Spaces,

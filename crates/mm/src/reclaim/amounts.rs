@@ -13,16 +13,16 @@ use crate::{
 
 const KINDS: usize = LruKind::ALL.len();
 
-/// How much of each list a pass scans.
+/// Frames of each list that a pass scans.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Amounts {
     /// Frames still to be scanned, by list.
     pub(super) left: [u64; KINDS],
-    /// As it was at first.
+    /// Frames to be scanned at first, by list.
     targets: [u64; KINDS],
-    /// Frames of the lists that are of the kinds to be scanned (`lru_pages`).
+    /// Frames on the lists of the kinds that are scanned (`lru_pages`).
     pub(super) eligible: u64,
-    /// May the active lists be aged: anonymous, files?
+    /// Whether the active lists may be aged: anonymous, files.
     pub(super) may_deactivate: [bool; 2],
     /// A direct reclaimer's first pass takes from all lists what was found right.
     is_proportional: bool,
@@ -30,19 +30,19 @@ pub(super) struct Amounts {
     pub(super) is_over: bool,
 }
 
-/// Which kinds of memory go.
+/// How the scan is divided between anonymous memory and files (`enum scan_balance`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Balance {
-    /// Both as they are.
+    /// Both kinds by their sizes.
     Equal,
-    /// These parts of the whole behind them, anonymous memory first.
+    /// By these parts of the number behind them, anonymous memory first.
     Fraction([u64; 2], u64),
     Anon,
     File,
 }
 
 impl Amounts {
-    /// Looks at the lists, under their lock.
+    /// Computes the frames to scan, under the LRU lock.
     pub(super) fn count(mm: &mut Mm, cx: &mut Cx, lruvec: usize, sc: &ScanControl) -> Self {
         mm.lru.look(cx, lruvec);
         let may_deactivate = [false, true].map(|is_file| sc.force_deactivate || mm.may_deactivate(lruvec, is_file));
@@ -63,28 +63,28 @@ impl Amounts {
         Self { left, targets: left, eligible, may_deactivate, is_proportional, is_over: false }
     }
 
-    /// These to be scanned, by kswapd.
+    /// These frames to scan, for kswapd.
     #[cfg(test)]
     pub(super) fn for_test(left: [u64; KINDS]) -> Self {
         Self { left, targets: left, ..Self::default() }
     }
 
-    /// Is nothing left to scan but perhaps active anonymous memory, which only goes along with others?
+    /// Whether nothing is left to scan, except active anonymous memory, which is only scanned along with others.
     pub(super) fn is_done(&self) -> bool {
         [LruKind::InactiveAnon, LruKind::ActiveFile, LruKind::InactiveFile]
             .iter()
             .all(|kind| self.left[*kind as usize] == 0)
     }
 
-    /// Takes up to `most` off what is left of a list.
+    /// Takes up to `most` frames off what is left of a list.
     pub(super) fn take(&mut self, at: usize, most: u64) -> u64 {
         let run = self.left[at].min(most);
         self.left[at] -= run;
         run
     }
 
-    /// After each list had its turn: once enough is reclaimed, the kind of which less is left stops, and the other only goes
-    /// as far as it.
+    /// Trims the scan after each list had its turn: once enough is reclaimed, the kind with less left is stopped, and the
+    /// other is scanned in the same proportion.
     pub(super) fn trim(&mut self, reclaimed: u64, sc: &ScanControl, trims_again: bool) {
         if reclaimed < sc.to_reclaim || self.is_proportional {
             return;
@@ -106,13 +106,13 @@ impl Amounts {
             let target = self.targets[other] * (100 - percent_left) / 100;
             self.left[other] = target.saturating_sub(scanned);
         }
-        // Up to 6.0 what is left after this is all scanned.
+        // Up to 6.0 what is left after the first trim is all scanned.
         self.is_proportional = !trims_again;
     }
 }
 
 impl Balance {
-    /// Frames to scan of lists of these sizes, if one alone would be scanned so far.
+    /// Frames to scan of lists of these sizes; `alone` gives them for a list that is scanned by itself.
     fn parts(self, sizes: [u64; KINDS], alone: impl Fn(u64) -> u64) -> [u64; KINDS] {
         LruKind::ALL.map(|kind| {
             let scan = alone(sizes[kind as usize]);
@@ -128,27 +128,27 @@ impl Balance {
 }
 
 impl Mm {
-    /// Do pages come back too soon, or is too little inactive?
+    /// Whether an active list may be aged: pages are refaulted too soon, or the inactive list is too short.
     fn may_deactivate(&self, lruvec: usize, is_file: bool) -> bool {
         let counts = self.memory.variant().reclaim_ages_by_pass;
         (counts && self.comes_back(lruvec, is_file)) || self.inactive_is_low(lruvec, is_file)
     }
 
-    /// Have pages of a kind come back to be active since reclaim last ended, where that counts?
+    /// Whether pages of a kind were refaulted and activated since reclaim last ended, if that counts.
     pub(super) fn comes_back(&self, lruvec: usize, is_file: bool) -> bool {
         let lists = &self.lru.lruvecs()[lruvec];
         let at = usize::from(is_file);
         self.memory.variant().reclaim_notes_refaults && lists.activations[at] != lists.refaults[at]
     }
 
-    /// Does kswapd scan something in any case, of a zone of which everything has been looked at again and again?
+    /// Whether kswapd scans a little in any case, in a zone that it has scanned over and over.
     fn forces_scan(&self, lruvec: usize, sc: &ScanControl) -> bool {
         let is_given_up =
             self.memory.variant().lru_by == LruBy::Zone && !self.zones_of(lruvec).any(|at| self.is_reclaimable(at));
         sc.by == Reclaimer::Kswapd && is_given_up
     }
 
-    /// The ladder of `get_scan_count`.
+    /// Decides on the balance (the branches of `get_scan_count`).
     fn scan_balance(&mut self, lruvec: usize, sc: &ScanControl, may_deactivate: [bool; 2]) -> Balance {
         let frames = |kind| self.lru.frames(lruvec, kind);
         if !sc.may_swap || self.swap.free() == 0 {
@@ -176,7 +176,7 @@ impl Mm {
         }
         let cost = self.lru.lruvecs()[lruvec].cost;
         let total = cost[0] + cost[1];
-        // Each kind's cost counts as if a third of all were its: nothing is ever spared for good.
+        // A third of the total cost is added to each kind's own: so none is ever spared for good.
         let [anon, file] = cost.map(|cost| total + cost);
         let swappiness = u64::from(self.swappiness);
         let part = |weight, cost| weight * (anon + file + 1) / (cost + 1);
@@ -184,7 +184,8 @@ impl Mm {
         Balance::Fraction(parts, parts[0] + parts[1])
     }
 
-    /// Each kind the more, the fewer of its pages were in use lately (`get_scan_count`, v4.1).
+    /// Balances kinds by use: the fewer of its pages were in use lately, the more of a kind is scanned (`get_scan_count`,
+    /// v4.1).
     pub(super) fn balance_by_use(&mut self, lruvec: usize) -> Balance {
         let swappiness = u64::from(self.swappiness);
         let sizes = [false, true].map(|is_file| {
@@ -204,7 +205,7 @@ impl Mm {
         Balance::Fraction(parts, parts[0] + parts[1] + 1)
     }
 
-    /// A run of reclaim on a node ends: how many pages had come back until then (`snapshot_refaults`).
+    /// Records the number of refaulted pages at the end of a reclaim run on a node (`snapshot_refaults`).
     pub(crate) fn snapshot_refaults(&mut self, node: NodeId) {
         for at in self.lruvecs_of(node, rules::zone::ZoneKind::Movable) {
             let lists = self.lru.lruvec_mut(at);

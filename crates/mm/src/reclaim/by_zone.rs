@@ -1,7 +1,7 @@
 //! Linux: shrink_zone(), zone_reclaimable(), compaction_ready() and should_continue_reclaim() in mm/vmscan.c (v4.1).
 //! Differs: none but those of `reclaim.rs`.
 //!
-//! Up to 4.7 zones have LRU lists of their own: each is reclaimed, balanced and given up by itself.
+//! Up to 4.7 zones have LRU lists of their own: each zone is reclaimed, balanced and given up by itself.
 
 use memory::{cx::Cx, event::Event, lru_kind::LruKind, pageblock::ZoneIndex, step::RUN, suitable::Suitable};
 use rules::{
@@ -14,19 +14,19 @@ use units::{Order, Time};
 use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction, throttle::CONGESTION};
 use crate::{Mm, reclaim::shrinker::Demand};
 
-/// A zone of which so many times as much was looked at as there is, without a frame coming free, is given up.
+/// A zone is given up once this many times its reclaimable frames were scanned without a frame being freed.
 // zone_reclaimable, mm/vmscan.c (v4.1).
 const LOOKS_MAX: u64 = 6;
-/// A zone shall have up to a hundredth of it free above its High mark, before others are left to serve.
+/// The most that a zone should have free above its High mark is one part in this many of its frames.
 // KSWAPD_ZONE_BALANCE_GAP_RATIO, include/linux/swap.h (v4.1).
 const BALANCE_GAP_RATIO: u64 = 100;
 
 /// How hard a pass over lists was, for shrinkers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pressure {
-    /// Frames looked at when it began.
+    /// Frames scanned when the pass began.
     pub(super) scanned: u64,
-    /// Frames of the lists that it has looked at.
+    /// Frames on the lists that the pass has scanned.
     pub(super) eligible: u64,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn stolen(by: Reclaimer, kind: ZoneKind) -> Event {
 }
 
 impl NodeScan {
-    /// One zone of a node. Shrinkers are asked after the highest of those that are to be reclaimed only (`is_classzone`).
+    /// A pass over one zone of a node. Shrinkers are called only after the highest zone that is reclaimed (`is_classzone`).
     pub(crate) fn of_zone(mm: &Mm, zone: ZoneIndex, is_classzone: bool, sc: &ScanControl) -> Self {
         let lruvec = mm.lru.of_zone(zone);
         let node = mm.memory.zone(zone).node;
@@ -79,12 +79,12 @@ impl NodeScan {
 }
 
 impl Mm {
-    /// Is it worth looking at a zone's lists, or has all of it been looked at again and again (`zone_reclaimable`)?
+    /// Whether a zone's lists are worth scanning, and were not scanned over and over in vain (`zone_reclaimable`).
     pub(crate) fn is_reclaimable(&self, zone: ZoneIndex) -> bool {
         self.memory.zone(zone).scanned() < self.reclaimable_frames(zone) * LOOKS_MAX
     }
 
-    /// So many frames of a zone's active list were looked at.
+    /// Counts frames of a zone's active list that were scanned.
     pub(super) fn note_zone_scan(&mut self, lruvec: usize, met: u64) {
         if self.memory.variant().lru_by == LruBy::Zone {
             let zone = self.zones_of(lruvec).next().expect("lists are some zone's");
@@ -92,7 +92,7 @@ impl Mm {
         }
     }
 
-    /// Frames of a zone's inactive list were taken off it, of so many that were met.
+    /// Counts `met` frames of a zone's inactive list that were scanned, and those isolated.
     pub(super) fn begin_zone_list(&mut self, cx: &mut Cx, sc: &mut ScanControl, zone: ZoneIndex, met: u64) {
         let state = self.memory.zone_mut(zone);
         state.add_scanned(met);
@@ -101,7 +101,8 @@ impl Mm {
         (sc.meets_writeback, sc.meets_dirty) = (state.reclaim.meets_writeback, state.reclaim.meets_dirty);
     }
 
-    /// Notes the state of a zone after its folios were looked at; the instant until when the reclaimer has to wait, if it has to.
+    /// Notes the state of a zone after its isolated folios were handled; returns the time until which the reclaimer sleeps, if it
+    /// has to.
     pub(super) fn end_zone_list(&mut self, cx: &Cx, sc: &ScanControl, zone: ZoneIndex) -> Option<Time> {
         let (met, flags) = (&sc.met, &mut self.memory.zone_mut(zone).reclaim);
         flags.meets_writeback |= met.is_all_writeback();
@@ -120,7 +121,8 @@ impl Mm {
         state.mark(Mark::Low).min(state.managed.div_ceil(BALANCE_GAP_RATIO))
     }
 
-    /// Can compaction begin in a zone with room to spare (`compaction_ready`)? The caller has counted the request.
+    /// Whether compaction can begin in a zone with room to spare (`compaction_ready`). The caller has counted the request for
+    /// deferral.
     pub(super) fn zone_compaction_ready(&self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let order = request.order;
         if order <= COSTLY {
@@ -134,8 +136,8 @@ impl Mm {
         has_room && self.memory.compaction_suitable(zone, order, ZoneKind::Dma, Urgency::Normal) != Suitable::Skipped
     }
 
-    /// Would more reclaim of a zone help compaction to make a block (`should_continue_reclaim`)? Something came of the last
-    /// pass, or not.
+    /// Whether more reclaim of a zone would help compaction to make a block (`should_continue_reclaim`). `came`: frames freed by
+    /// the last pass.
     pub(crate) fn should_continue_zone(&self, zone: ZoneIndex, sc: &ScanControl, came: u64) -> bool {
         if !is_for_compaction(sc) || came == 0 {
             return false;

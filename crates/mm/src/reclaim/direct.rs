@@ -1,6 +1,6 @@
 //! Linux: try_to_free_pages(), shrink_zones(), should_continue_reclaim() and compaction_ready() in mm/vmscan.c (v4.1, v5.9 to
 //! v6.1).
-//! Differs: who waits because there is no progress (`VMSCAN_THROTTLE_NOPROGRESS`) looks at the node that it prefers.
+//! Differs: a task that waits as there is no progress (`VMSCAN_THROTTLE_NOPROGRESS`) checks its preferred node.
 
 use memory::{
     cx::Cx,
@@ -21,17 +21,17 @@ use units::{NodeId, Order};
 use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl};
 use crate::{Mm, Spaces};
 
-/// Frames that compaction wants free to begin with, beside the watermark (`compact_gap`).
+/// Free frames that compaction needs above the watermark (`compact_gap`).
 pub(crate) const fn compact_gap(order: Order) -> u64 {
     2 * order.frames() as u64
 }
 
-/// Is reclaim done so that compaction can make a large block (`in_reclaim_compaction`)?
+/// Whether reclaim runs so that compaction can make a large block (`in_reclaim_compaction`).
 pub(super) fn is_for_compaction(sc: &ScanControl) -> bool {
     sc.order > COSTLY || (sc.order > Order::BASE && sc.priority < DEF_PRIORITY - 2)
 }
 
-/// Reclaiming memory for one request (try_to_free_pages).
+/// Direct reclaim for one request (`try_to_free_pages`).
 #[derive(Clone, Debug)]
 pub(crate) struct DirectReclaim {
     request: AllocRequest,
@@ -39,25 +39,25 @@ pub(crate) struct DirectReclaim {
     phase: Phase,
     /// Compaction can do the rest (`compaction_ready`).
     is_ready: bool,
-    /// Frames looked at in all rounds.
+    /// Frames scanned in all rounds.
     total_scanned: u64,
-    /// Some zone was worth looking at in this round, or is (`zones_reclaimable`).
+    /// A zone was worth scanning in this round (`zones_reclaimable`).
     has_reclaimable: bool,
-    /// The run has gone through all priorities before (`may_thrash`).
+    /// The run has gone through all priorities once before (`may_thrash`).
     is_again: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// Wait while the reserves are low.
+    /// Wait while the node's reserves are low.
     Throttle { has_waited: bool },
-    /// A round over all nodes with another priority.
+    /// Begin a round over all nodes at the next priority.
     Round,
-    /// From this zone of the zonelist on.
+    /// Go on with the zonelist at this index.
     Zones { next: usize, last: Option<NodeId> },
-    /// A zone that has lists of its own; what was reclaimed before.
+    /// Scan a zone with lists of its own; `before` is the number of frames reclaimed before.
     Zone { scan: NodeScan, zone: ZoneIndex, next: usize, before: u64 },
-    /// A node; what was reclaimed before.
+    /// Scan a node; `before` is the number of frames reclaimed before.
     Node { scan: NodeScan, next: usize, before: u64 },
 }
 
@@ -68,7 +68,7 @@ impl DirectReclaim {
         Self { request, sc, phase, is_ready: false, total_scanned: 0, has_reclaimable: false, is_again: false }
     }
 
-    /// Goes on until others may run; the frames reclaimed.
+    /// Takes a step; the result is the number of frames reclaimed.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<u64> {
         // Bound: rounds are counted by priority, and zones within them.
         loop {
@@ -130,7 +130,7 @@ impl DirectReclaim {
         }
     }
 
-    /// The folios that it holds between two steps.
+    /// The folios that the run holds between two steps.
     pub(crate) fn holdings(&self) -> Holdings {
         match &self.phase {
             Phase::Node { scan, .. } | Phase::Zone { scan, .. } => scan.holdings(),
@@ -138,7 +138,7 @@ impl DirectReclaim {
         }
     }
 
-    /// Puts back what it holds.
+    /// Puts back the folios that the run holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         match std::mem::replace(&mut self.phase, Phase::Round) {
             Phase::Node { mut scan, .. } | Phase::Zone { mut scan, .. } => scan.abort(mm, cx),
@@ -157,7 +157,7 @@ impl DirectReclaim {
         self.sc.priority = DEF_PRIORITY;
     }
 
-    /// The next node of the zonelist, and from where on the one after it is looked for (`shrink_zones`).
+    /// The next node of the zonelist, and the index to go on at (`shrink_zones`).
     fn next_node(&mut self, mm: &Mm, from: usize, last: Option<NodeId>) -> Option<(NodeId, usize)> {
         for (at, zone) in mm.memory.zones_for(&self.request).into_iter().enumerate().skip(from) {
             if self.request.order > COSTLY && mm.compaction_ready(zone, &self.request) {
@@ -172,7 +172,7 @@ impl DirectReclaim {
         None
     }
 
-    /// Ends a node's pass: another one follows, or the next node.
+    /// Ends a pass over a node: begins another one there, or goes to the next node.
     fn end_node(&mut self, mm: &mut Mm, node: NodeId, next: usize, before: u64) {
         let came = self.sc.reclaimed - before;
         if came > 0 {
@@ -186,11 +186,11 @@ impl DirectReclaim {
         }
     }
 
-    /// The next zone of the zonelist that is worth it, and from where on the one after it is looked for (`shrink_zones`, v4.1).
+    /// The next zone of the zonelist worth scanning, and the index to go on at (`shrink_zones`, v4.1).
     fn next_zone(&mut self, mm: &mut Mm, from: usize) -> Option<(ZoneIndex, usize)> {
         for (at, zone) in mm.memory.zones_for(&self.request).into_iter().enumerate().skip(from) {
             if self.sc.priority != DEF_PRIORITY && !mm.is_reclaimable(zone) {
-                // Left to kswapd.
+                // The zone is left to kswapd.
                 continue;
             }
             if self.request.order > COSTLY {
@@ -212,7 +212,7 @@ impl DirectReclaim {
         self.phase = Phase::Zone { scan, zone, next, before: self.sc.reclaimed };
     }
 
-    /// Ends a zone's pass: another one follows, or the next zone (`shrink_zone`, v4.1).
+    /// Ends a pass over a zone: begins another one there, or goes to the next zone (`shrink_zone`, v4.1).
     fn end_zone(&mut self, mm: &Mm, zone: ZoneIndex, next: usize, before: u64) {
         let came = self.sc.reclaimed - before;
         self.has_reclaimable |= came > 0;
@@ -224,7 +224,8 @@ impl DirectReclaim {
         self.phase = Phase::Zones { next, last: None };
     }
 
-    /// Every node was passed: enough, or harder (`do_try_to_free_pages`)? The frames reclaimed when it is over.
+    /// Ends a round over all nodes: begins another one at a higher priority, or returns the number of frames reclaimed
+    /// (`do_try_to_free_pages`).
     fn end_round(&mut self, mm: &mut Mm, cx: &mut Cx) -> Option<u64> {
         let sc = &mut self.sc;
         self.total_scanned += sc.scanned;
@@ -265,7 +266,7 @@ impl DirectReclaim {
 }
 
 impl Mm {
-    /// Would more reclaim help compaction to make a block (`should_continue_reclaim`)?
+    /// Whether more reclaim would help compaction to make a block (`should_continue_reclaim`).
     fn should_continue_reclaim(&self, node: NodeId, sc: &ScanControl, came: u64) -> bool {
         if !is_for_compaction(sc) || came == 0 {
             return false;
@@ -286,12 +287,12 @@ impl Mm {
         wants_more || self.memory.variant().reclaim_gap_first
     }
 
-    /// Can compaction begin in a zone, or has it nothing to do there (`compaction_ready`)?
+    /// Whether compaction can begin in a zone, or has nothing to do there (`compaction_ready`).
     fn compaction_ready(&self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         match self.memory.compaction_suitable(zone, request.order, request.highest, Urgency::Normal) {
             Suitable::Success => true,
             Suitable::Skipped => false,
-            // More is left to kswapd, so that it is not reclaimed twice.
+            // Beyond this mark reclaim is left to kswapd, so that frames are not reclaimed twice.
             Suitable::Continue => {
                 let mark = self.memory.zone(zone).mark(Mark::High) + compact_gap(request.order);
                 self.memory.has_above(zone, Order::BASE, mark, request.highest)

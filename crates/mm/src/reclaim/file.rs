@@ -1,7 +1,7 @@
 //! Linux: the branches for the page cache of shrink_folio_list() in mm/vmscan.c, pageout() for ext4 (v6.1).
 //! Differs: pages whose block is not allocated yet are never written here, as ext4 refuses to; nor are those of the block device.
 //!
-//! The questions of reclaim to the page cache, and nothing else.
+//! The questions that reclaim asks the page cache.
 
 use memory::{cx::Cx, event::Event, primitive};
 use units::Pfn;
@@ -13,26 +13,26 @@ use crate::{
     space::{page_table::Level, spaces::Entry},
 };
 
-/// Obstacles between a file's folio and the free lists.
+/// What stands between a file's folio and the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileState {
-    /// Nothing: the disk has it.
+    /// Nothing: the disk has its contents.
     Clean,
-    /// The disk does not.
+    /// The folio is dirty.
     Dirty,
     /// The folio is being written.
     Writeback,
-    /// The folio is in no file any more, and about to be freed.
+    /// The folio has left its file, and is about to be freed.
     Gone,
 }
 
 impl Mm {
-    /// Is the folio dirty, or being written (`folio_check_dirty_writeback`)?
+    /// The state of a file's folio (`folio_check_dirty_writeback`).
     pub(super) fn file_state(&self, head: Pfn) -> FileState {
         self.cache.find(&self.memory.frames, head).map_or(FileState::Gone, |(_, marks)| state_of(marks))
     }
 
-    /// The state of a file's folio when reclaim meets it, before it decides anything: the meeting is counted.
+    /// The state of a file's folio, which is counted as met by reclaim.
     pub(super) fn note_file_state(&self, head: Pfn, tally: &mut Tally) -> FileState {
         let Some((_, marks)) = self.cache.find(&self.memory.frames, head) else { return FileState::Gone };
         let [dirty, writeback, reclaim] =
@@ -43,7 +43,7 @@ impl Mm {
         state_of(marks)
     }
 
-    /// A folio that is being written: it goes as soon as that ends. Kswapd is told when it meets it again.
+    /// Marks a folio under writeback so that it is freed when that ends; counts it if kswapd meets it again.
     pub(super) fn meet_file_writeback(&mut self, sc: &ScanControl, head: Pfn, tally: &mut Tally) {
         let at = self.cache.place_of(&self.memory.frames, head).expect("it is being written");
         if sc.by == Reclaimer::Kswapd && self.cache.has(at, PageFlag::Reclaim) && sc.meets_writeback {
@@ -54,8 +54,8 @@ impl Mm {
         }
     }
 
-    /// A dirty folio: the flusher writes it. Says whether it is to be kept out of the way until then, as opposed to the file
-    /// system's refusal.
+    /// Handles a dirty folio, which the flusher will write. Returns whether it is kept off the inactive list until then; else the
+    /// file system refused to write it.
     pub(super) fn meet_file_dirty(&mut self, cx: &mut Cx, sc: &ScanControl, head: Pfn) -> bool {
         let at = self.cache.place_of(&self.memory.frames, head).expect("it is dirty");
         // Since 4.12 only what is met for the second time.
@@ -74,7 +74,7 @@ impl Mm {
         false
     }
 
-    /// The entries that map the folio, and those of them through which it was used; makes them unused.
+    /// Counts the entries that map a file's folio, and those with the accessed bit set, and clears the bits.
     pub(super) fn file_uses(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Uses {
         if self.file_mappings(head) == 0 {
             return Uses::default();
@@ -91,14 +91,13 @@ impl Mm {
         Uses { found, used, is_executed: false }
     }
 
-    /// Takes a clean folio without mappings out of the page cache, which keeps a shadow of it (`__remove_mapping`). From then
-    /// on it is the caller's to free.
+    /// Takes a clean, unmapped folio out of the page cache, which keeps a shadow (`__remove_mapping`). The caller frees it.
     pub(super) fn remove_file_folio(&mut self, cx: &mut Cx, head: Pfn) {
         let shadow = self.workingset_eviction(head);
         self.remove_page(cx, head, Some(shadow));
     }
 
-    /// A folio was on an active list, and is not any more (`folio_set_workingset`).
+    /// Notes that a folio was on an active list before (`folio_set_workingset`).
     pub(super) fn note_file_workingset(&mut self, head: Pfn) {
         if let Some(at) = self.cache.place_of(&self.memory.frames, head) {
             self.cache.mark(at, PageFlag::Workingset, true);

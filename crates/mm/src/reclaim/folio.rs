@@ -24,20 +24,20 @@ use crate::{
     swap::SlotFlag,
 };
 
-/// The fate of a folio.
+/// The fate of an isolated folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Back to the list that it came from.
+    /// Back to the list that it was on.
     Keep,
     /// To the active list.
     Activate,
     /// The folio is free.
     Free,
-    /// The folio is on its way to the device, and back on its list.
+    /// Back to its list, under writeback.
     Written,
 }
 
-/// Is a folio in use (`enum folio_references`)?
+/// Whether a folio is in use (`enum folio_references`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum References {
     Reclaim,
@@ -51,15 +51,15 @@ pub(super) struct Tally {
     pub(super) met: Met,
     activated: u64,
     written: u64,
-    /// Entries that TLBs may still hold.
+    /// Entries were cleared that TLBs may still hold.
     unmapped: bool,
-    /// The folio in hand is mapped, or in the swap cache, and that counts.
+    /// The folio in hand is mapped, or in the swap cache, which makes shrinkers work harder.
     met_mapped: bool,
 }
 
 impl Mm {
-    /// Reclaims what can be of folios that were taken off a list, and puts the others back; says how many frames went. Of a huge
-    /// one that is split, the pages behind the head come to `tails`: their turn is still to come.
+    /// Reclaims isolated folios as far as possible, and puts the others back; returns the number of frames freed. If a huge
+    /// folio is split, its base pages behind the head go to `tails`, for a later turn.
     pub(super) fn shrink_folio_list(
         &mut self,
         spaces: &mut Spaces,
@@ -78,7 +78,7 @@ impl Mm {
             let fate = self.shrink_folio(spaces, cx, sc, (head, order), (&mut tally, tails));
             let order = if self.memory.frames.is_base_anon(head) { Order::BASE } else { order };
             let frames = u64::from(order.frames());
-            // Who is mapped or in the swap cache makes shrinkers be asked for more.
+            // A page that is mapped or in the swap cache counts twice for shrinkers.
             let weighs = if order == Order::BASE && tally.met_mapped { 2 } else { 1 };
             sc.scanned += frames * weighs;
             match fate {
@@ -137,7 +137,7 @@ impl Mm {
         let mapped = self.folio_mappings(head);
         tally.met_mapped |= self.memory.variant().slab_by_scanned;
         if mapped == 0 {
-            // The control that unmaps it last, and has not flushed the TLB yet, frees it.
+            // The control that unmapped it last, and has not flushed the TLB yet, frees it.
             return if self.swap.slot_of(head).is_some() {
                 self.shrink_cached(cx, sc, head, tally)
             } else {
@@ -150,8 +150,7 @@ impl Mm {
             References::Keep => return Fate::Keep,
             References::Reclaim => {}
         }
-        // Pages that a child which is being forked maps already wait (`can_split_folio`); so do pages for which swap has no
-        // room.
+        // Folios that a child being forked maps already stay (`can_split_folio`); so do folios for which swap has no room.
         if found != mapped {
             return self.activate(cx, head);
         }
@@ -173,7 +172,7 @@ impl Mm {
                 cx.count(Event::ThpSwpoutFallback, 1);
             }
             if self.folio_mappings(head) == 0 {
-                // It has been given up, and goes when it is put back.
+                // The folio lost its last reference, and is freed when it is put back.
                 return Fate::Keep;
             }
         }
@@ -186,8 +185,8 @@ impl Mm {
         self.shrink_cached(cx, sc, head, tally)
     }
 
-    /// A folio of the swap cache without mappings: written, or gone if the device has it; a device that is memory has it at
-    /// once.
+    /// Handles an unmapped folio of the swap cache: it is written, or freed if the device has its contents; a device that is
+    /// memory has them at once.
     fn shrink_cached(&mut self, cx: &mut Cx, sc: &ScanControl, head: Pfn, tally: &mut Tally) -> Fate {
         let slot = self.swap.slot_of(head).expect("it is in the swap cache");
         if self.swap.count(slot) > 0 && self.swap.has(slot, SlotFlag::Dirty) {
@@ -197,9 +196,9 @@ impl Mm {
             if std::mem::take(&mut tally.unmapped) {
                 primitive::flush_tlb(cx);
             }
-            // pageout.
+            // pageout().
             if self.is_pinned(head) {
-                // No other reference may be left (`is_page_cache_freeable`).
+                // The folio must have no other reference (`is_page_cache_freeable`).
                 return Fate::Keep;
             }
             self.swap.mark(slot, SlotFlag::Reclaim, true);
@@ -211,7 +210,7 @@ impl Mm {
             tally.written += 1;
         }
         if self.is_pinned(head) {
-            // As little (`__remove_mapping`).
+            // The same here (`__remove_mapping`).
             return Fate::Keep;
         }
         let shadow = self.workingset_eviction(head);
@@ -240,7 +239,7 @@ impl Mm {
             References::Reclaim => {}
         }
         if found != mapped {
-            // A child that is being forked maps it too.
+            // A child that is being forked maps the folio too.
             return Fate::Activate;
         }
         if mapped > 0 {
@@ -249,7 +248,7 @@ impl Mm {
             tally.unmapped |= flush == TlbFlush::Later;
         }
         match self.file_state(head) {
-            // The journal uses the page's buffer (`filemap_release_folio`).
+            // The journal holds the page's buffer (`filemap_release_folio`).
             FileState::Clean if self.is_kept_by_journal(cx, head) => Fate::Activate,
             FileState::Clean => {
                 self.remove_file_folio(cx, head);
@@ -261,7 +260,7 @@ impl Mm {
         }
     }
 
-    /// A folio that is being written: it goes as soon as that ends. Kswapd is told when it meets it again.
+    /// Marks a folio under writeback so that it is freed when that ends; counts it if kswapd meets it again.
     fn meet_writeback(&mut self, sc: &ScanControl, slot: SwapSlot, tally: &mut Tally) -> Fate {
         let is_wanted_gone = self.swap.has(slot, SlotFlag::Reclaim);
         if sc.by == Reclaimer::Kswapd && is_wanted_gone && sc.meets_writeback {
@@ -273,7 +272,8 @@ impl Mm {
         self.out_of_the_way()
     }
 
-    /// The fate of a folio that cannot go before it is written: since 4.12 reclaim does not meet it again soon.
+    /// The fate of a folio that must be written before it can be freed: since 4.12 it is moved away from the tail of the
+    /// inactive list.
     fn out_of_the_way(&self) -> Fate {
         if self.memory.variant().reclaim_sets_dirty_aside { Fate::Activate } else { Fate::Keep }
     }
@@ -285,7 +285,7 @@ impl Mm {
         Fate::Activate
     }
 
-    /// Used through page tables or otherwise? Also says how many entries map it.
+    /// Whether a folio was used, through page tables or otherwise; also returns the number of entries that map it.
     fn check_references(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> (References, u32) {
         let uses = self.test_and_clear_used(spaces, cx, head);
         let is_file = self.memory.frames.is_file(head);
@@ -306,12 +306,12 @@ impl Mm {
         (verdict, uses.found)
     }
 
-    /// Do TLBs forget what is unmapped a run at a time, or each page by itself (`TTU_BATCH_FLUSH`)?
+    /// Whether TLBs are flushed once per run, or for each page (`TTU_BATCH_FLUSH`).
     fn unmap_flush(&self) -> TlbFlush {
         if self.memory.variant().reclaim_batches_flushes { TlbFlush::Later } else { TlbFlush::AtOnce }
     }
 
-    /// Every entry that maps a folio of the swap cache names its slot from now on.
+    /// Replaces every entry that maps a folio of the swap cache by its slot.
     fn try_to_unmap(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, flush: TlbFlush) {
         let slot = self.swap.slot_of(head).expect("it has a slot");
         let mut is_dirty = false;

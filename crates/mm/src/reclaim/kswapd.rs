@@ -1,9 +1,9 @@
 //! Linux: kswapd, wakeup_kswapd(), balance_pgdat() and kswapd_try_to_sleep() in mm/vmscan.c (v5.0 to v6.1).
-//! Differs: who waits for it looks by himself, but for who stalls (`slow/stall.rs`); kernels from 4.8 to 4.19 have the rules of
-//! 5.0 here, but for when kswapd of 4.8 to 4.11 sleeps. Failures are counted before 4.12 too (c73322d098e4), and what a run
-//! reclaims is added up over its passes.
+//! Differs: tasks that wait for kswapd check by themselves, except stalled ones (`slow/stall.rs`); kernels from 4.8 to 4.19
+//! have the rules of 5.0, except for when kswapd of 4.8 to 4.11 sleeps. Failures are counted before 4.12 too (c73322d098e4),
+//! and the frames that a run reclaims are added up over its passes.
 //!
-//! `by_zone.rs` has those up to 4.7, whose zones have LRU lists of their own.
+//! `by_zone.rs` has the kswapd of kernels up to 4.7, whose zones have LRU lists of their own.
 
 mod by_zone;
 
@@ -24,11 +24,11 @@ use crate::{
     reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
 };
 
-/// A balanced node is looked at once more after a tenth of a second, before the thread really sleeps.
+/// Sleep before the second check of a balanced node, after which kswapd really sleeps.
 // kswapd_try_to_sleep, mm/vmscan.c (v6.1): HZ/10.
 const SHORT_SLEEP: Picos = Picos::from_micros(100_000);
 
-/// One node's kswapd.
+/// The state of one node's kswapd.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a node, as the kernel has them")]
 pub struct Kswapd {
@@ -36,11 +36,11 @@ pub struct Kswapd {
     turn: by_zone::Turn,
     /// All that it met lately is being written (`PGDAT_WRITEBACK`).
     meets_writeback: bool,
-    /// All that it met of files is dirty (`PGDAT_DIRTY`).
+    /// All files' folios met lately are dirty (`PGDAT_DIRTY`).
     meets_dirty: bool,
-    /// All that is dirty was met before, on its way to the disk (`LRUVEC_CONGESTED`).
+    /// All dirty folios were met before, on their way to the disk (`LRUVEC_CONGESTED`).
     is_congested: bool,
-    /// Tasks sleep until kswapd has come to the end of a pass (`pfmemalloc_wait`).
+    /// Tasks sleep until kswapd has finished a pass (`pfmemalloc_wait`).
     pub(crate) has_sleepers: bool,
     /// The run that kswapd has begun.
     run: Option<Run>,
@@ -56,14 +56,14 @@ enum Run {
     ByZone(by_zone::Balance),
 }
 
-/// One run (`balance_pgdat`).
+/// One run of kswapd (`balance_pgdat`).
 #[derive(Clone, Debug)]
 struct Balance {
     wish: Wish,
     sc: ScanControl,
-    /// The boost of the marks of each kind of zone when the run began.
+    /// The boost of each kind of zone when the run began.
     boosts: [u64; ZoneKind::ALL.len()],
-    /// The part of the boosts that is still to be reclaimed, without writing or swapping.
+    /// Frames of the boosts that are still to be reclaimed, without writing or swapping.
     boost: u64,
     pass: Pass,
 }
@@ -73,9 +73,9 @@ struct Balance {
 enum Pass {
     /// The run begins.
     Begin,
-    /// A pass begins.
+    /// Begin a pass.
     Next,
-    /// A pass over the node; what was reclaimed before.
+    /// Scan the node; `before` is the number of frames reclaimed before.
     Node { scan: NodeScan, before: u64 },
 }
 
@@ -148,7 +148,7 @@ impl Mm {
         if let Pass::Next = run.pass {
             let is_balanced = self.memory.is_balanced(node, Wish { order: run.sc.order, ..run.wish });
             if !is_balanced && run.boost > 0 {
-                // What is needed now goes before what would be good to have.
+                // The request comes before the boost.
                 run.boost = 0;
                 run.sc.priority = DEF_PRIORITY;
             }
@@ -176,7 +176,7 @@ impl Mm {
         self.end_pass(cx, node, run, before)
     }
 
-    /// A pass has come to its end: is another one worth it?
+    /// Ends a pass, and decides whether another one is worth it.
     fn end_pass(&mut self, cx: &mut Cx, node: NodeId, mut run: Balance, before: u64) -> Step<()> {
         let came = run.sc.reclaimed - before;
         if came > 0 {
@@ -209,7 +209,7 @@ impl Mm {
         if has_met_again { Step::Block(Wait::Until(self.writeback_throttle(cx))) } else { Step::More }
     }
 
-    /// The run is over: what it began with is done, but for what was added meanwhile.
+    /// Ends a run: its request is served, except for what was asked meanwhile.
     fn end_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance, has_failed: bool) -> Step<()> {
         self.set_reclaim_active(node, run.wish.highest, false);
         for zone in self.memory.node_zones_mut(node).iter_mut().filter(|zone| zone.kind <= run.wish.highest) {
@@ -227,12 +227,12 @@ impl Mm {
         let wish = bell.wish;
         let asked = self.memory.rests_on(wish, run.wish.highest);
         let rests = if gave_up { Wish { order: run.sc.order, ..run.wish } } else { asked };
-        // What it was woken for is compaction's to make now, whatever it rests on.
+        // Compaction has to make the block that kswapd was woken for, whatever it rests on.
         let wanted = if gave_up { run.wish.order } else { asked.order };
         self.try_to_sleep(cx, node, rests, wanted)
     }
 
-    /// `kswapd_try_to_sleep`: a nap first, unless there is still need.
+    /// Naps before sleeping, unless the node is not balanced (`kswapd_try_to_sleep`).
     fn try_to_sleep(&mut self, cx: &mut Cx, node: NodeId, wish: Wish, wanted: Order) -> Step<()> {
         self.wake_stalled(node);
         if !self.may_sleep(node, wish) {
@@ -257,7 +257,7 @@ impl Mm {
         Step::Block(Wait::Queue)
     }
 
-    /// Another run at once: for those who have asked meanwhile, or for the same.
+    /// Begins another run at once: for new requests, or for the same one.
     fn begin_again(&mut self, cx: &mut Cx, node: NodeId, wish: Wish) -> Step<()> {
         cx.count(Event::KswapdHighWmarkHitQuickly, 1);
         let nothing = Wish { order: Order::BASE, highest: self.memory.unasked_zone(wish.highest) };
@@ -267,21 +267,21 @@ impl Mm {
         Step::More
     }
 
-    /// `prepare_kswapd_sleep`. From 4.8 to 4.11 a zone below its High mark and its lowmem reserve, such as a small DMA zone,
-    /// keeps kswapd from the sleep before which it would wake kcompactd.
+    /// Whether kswapd may sleep (`prepare_kswapd_sleep`). From 4.8 to 4.11 a zone below its High mark and its lowmem reserve,
+    /// such as a small DMA zone, keeps kswapd from the sleep before which it would wake kcompactd.
     fn may_sleep(&self, node: NodeId, wish: Wish) -> bool {
         let is_ready =
             if self.memory.variant().kswapd_needs_all_zones { Memory::are_all_balanced } else { Memory::is_balanced };
         self.memory.node(node).kswapd.failures >= RETRIES_MAX || is_ready(&self.memory, node, wish)
     }
 
-    /// Frames of a node that kswapd reclaims in a pass: as many as its High marks (`kswapd_shrink_node`).
+    /// Frames of a node that kswapd reclaims in a pass: the sum of the High marks (`kswapd_shrink_node`).
     fn kswapd_target(&self, node: NodeId, highest: ZoneKind) -> u64 {
         let its = self.memory.node_zones(node).iter().filter(|zone| zone.kind <= highest);
         its.map(|zone| zone.mark(Mark::High).max(RUN)).sum()
     }
 
-    /// Some active anonymous memory becomes inactive, if there is too much of it (`kswapd_age_node`).
+    /// Moves some active anonymous folios to the inactive list, if that is too short (`kswapd_age_node`).
     fn age_node(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, sc: &ScanControl) {
         if !self.swap.is_on() {
             return;
@@ -293,7 +293,7 @@ impl Mm {
         }
     }
 
-    /// CPUs keep less of the zones for which it reclaims, so that what it frees can be seen and had by all.
+    /// Limits the CPUs' lists of zones that kswapd reclaims, so that frames it frees are visible to all.
     fn set_reclaim_active(&mut self, node: NodeId, highest: ZoneKind, is_active: bool) {
         let yields = self.memory.variant().pcp_yields_to_reclaim;
         for zone in self.memory.node_zones_mut(node).iter_mut().filter(|zone| yields && zone.kind <= highest) {

@@ -1,10 +1,10 @@
-//! Linux: isolate_lru_pages(), shrink_inactive_list(), shrink_page_list() and shrink_active_list() in mm/vmscan.c (v4.18), where
+//! Linux: isolate_lru_pages(), shrink_inactive_list(), shrink_page_list() and shrink_active_list() in mm/vmscan.c (v4.18), when
 //! nothing can be reclaimed.
-//! Differs: several of the steps that a pass takes over such lists are one, as long as nobody else has a turn between them.
+//! Differs: several steps of a pass over such lists are one, as long as no other task or CPU has a turn between them.
 //!
-//! Where all anonymous folios of a node are pinned and unused, a look at one comes to the same each time: a huge page becomes
-//! active, as it cannot be split; a base page of the swap cache stays. The steps here do what those of a pass do, at their prices
-//! and in their order, but on a copy of the lists that is next to itself in memory (`lru/quiet.rs`).
+//! If all anonymous folios of a node are pinned and unused, each scan has the same result: a huge page becomes active, as it
+//! cannot be split; a base page of the swap cache stays. The steps here do what those of a pass do, with their prices and in
+//! their order, but on a compact copy of the lists (`lru/quiet.rs`).
 
 use memory::{
     cx::Cx,
@@ -25,19 +25,19 @@ use crate::{
     space::page_table::Pmd,
 };
 
-/// How a try to take a step has ended.
+/// The result of a try to take a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// A step, or two in a row.
+    /// A step was taken, or two in a row.
     Taken,
     /// The pass goes on to another list, or ends.
     Passed,
-    /// The step is for others to take.
+    /// The step is left to the ordinary code.
     Left,
 }
 
 impl NodeScan {
-    /// Takes the steps of this pass over quiet lists until others may run; says whether there was one.
+    /// Takes the steps of this pass over quiet lists until others may run; returns whether there was one.
     pub(super) fn scan_quiet(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, sc: &mut ScanControl) -> bool {
         if !matches!(self.phase, Phase::Lists { .. }) || cx.now() >= cx.alone_until() || self.zone.is_some() {
             return false;
@@ -45,7 +45,7 @@ impl NodeScan {
         let lruvec = self.lruvec;
         let Some(mut quiet) = mm.quiet_lists(spaces, cx, lruvec, sc) else { return false };
         let mut is_any = false;
-        // Bound: each turn takes from what is to be scanned, or ends the pass.
+        // Bound: each turn takes from the frames to be scanned, or ends the pass.
         while self.lruvec == lruvec && !(is_any && mm.has_to_let_run(cx)) {
             match self.quiet_turn(mm, cx, sc, &mut quiet.lists) {
                 Turn::Taken => is_any = true,
@@ -58,7 +58,7 @@ impl NodeScan {
         is_any
     }
 
-    /// The turn of [`Self::scan_next`] with these lists, and the steps after it.
+    /// Does a turn of [`Self::scan_next`] on these lists, and the steps after it.
     fn quiet_turn(&mut self, mm: &mut Mm, cx: &mut Cx, sc: &mut ScanControl, lists: &mut QuietLists) -> Turn {
         let next = match self.phase {
             Phase::Lists { next: 0 } if self.amounts.is_done() => return self.quiet_end(mm, cx, sc, lists),
@@ -112,7 +112,7 @@ impl NodeScan {
 }
 
 impl Mm {
-    /// The lists of some anonymous memory, if nothing of it can be reclaimed, and nobody is about to change that.
+    /// The anonymous lists, if none of their folios can be reclaimed and nothing is about to change that.
     fn quiet_lists(&mut self, spaces: &Spaces, cx: &Cx, lruvec: usize, sc: &ScanControl) -> Option<Box<Quiet>> {
         let of = &self.lru.lruvecs()[lruvec];
         if !self.pins.has_any || (of.quiet.is_none() && !of.patience.is_over()) {
@@ -145,7 +145,7 @@ impl Mm {
             && quiet.mapped_by.iter().all(|(id, then)| changes(*id) == Some(*then))
     }
 
-    /// Looks at all folios of both lists, if it is time for that.
+    /// Checks all folios of both lists, if the check is due.
     fn find_quiet(&mut self, spaces: &Spaces, lruvec: usize) -> Option<Box<Quiet>> {
         let of = &self.lru.lruvecs()[lruvec];
         let folios = of.list(LruKind::InactiveAnon).len() + of.list(LruKind::ActiveAnon).len();
@@ -179,7 +179,7 @@ impl Mm {
         Some(quiet)
     }
 
-    /// Is a folio one of which a look changes nothing but its place? Also who maps it.
+    /// A folio of which a scan changes only the place, and the process that maps it; none if the folio is not like that.
     fn quiet_folio(&self, spaces: &Spaces, head: Pfn, is_active: bool) -> Option<(QuietFolio, Option<SpaceId>)> {
         let is_free_of = |flag| !self.memory.frames.has(head, flag);
         if !self.is_pinned(head)
@@ -191,7 +191,7 @@ impl Mm {
         let (zone, frames, mapped) = (self.zone_position(head), order.frames(), self.folio_mappings(head));
         let slot = self.swap.slot_of(head);
         if frames == 1 {
-            // No task maps the page, and none can free it (`is_page_cache_freeable`).
+            // No process maps the page, and it cannot be freed (`is_page_cache_freeable`).
             let stays = mapped == 0 && !is_active && slot.is_some() && !self.swap.is_writeback(head);
             return stays.then_some((QuietFolio { head, zone, frames, entries: 0, activates: false }, None));
         }
@@ -206,7 +206,8 @@ impl Mm {
         is_unused.then_some((QuietFolio { head, zone, frames, entries: 1, activates }, Some(mapping.space)))
     }
 
-    /// Are all new folios of a CPU for other lists than these? What drains them, first of all, changes these in no way then.
+    /// Whether all new folios of a CPU are for other lists than these. Then draining them, which a scan does first, leaves these
+    /// lists unchanged.
     fn batch_goes_elsewhere(&self, cpu: CpuId, lruvec: usize) -> bool {
         let is_for_others = |head: &Pfn| {
             !self.memory.frames.has(*head, FrameFlag::Dropped) && self.lru.of_zone(self.zone_position(*head)) != lruvec
@@ -214,18 +215,18 @@ impl Mm {
         self.lru.batch(cpu).iter().all(is_for_others)
     }
 
-    /// A step over other lists, of this or another CPU, may come first, or requests that a device has done by now.
+    /// Whether a step over other lists, by any CPU, or the end of a request to a device may come first.
     fn has_to_let_run(&self, cx: &Cx) -> bool {
         cx.now() >= cx.alone_until() || self.has_io_due(cx.now())
     }
 
-    /// Is it sure that so many folios have left a list before others may run?
+    /// Whether it is certain that `folios` folios can leave a list before others may run.
     fn has_time_to_isolate(&self, cx: &Cx, folios: u64) -> bool {
         let at = cx.now() + self.lru.isolation_takes_at_most(cx, folios);
         at < cx.alone_until() && !self.has_io_due(at)
     }
 
-    /// Takes folios off the inactive list, looks at them and puts them back: [`NodeScan::scan_next`] and, a step later,
+    /// Isolates folios from the inactive list, scans them and puts them back: [`NodeScan::scan_next`] and, a step later,
     /// [`Mm::shrink_folio_list`].
     fn look_at_quiet(
         &mut self,

@@ -1,7 +1,7 @@
 //! Linux: shrink_slab() and do_shrink_slab() in mm/vmscan.c (v4.1, v4.16 to v6.1).
 //! Differs: no other task holds `shrinker_rwsem`.
 //!
-//! Each owner of memory that is on no LRU list is asked for objects, the more the harder memory is needed.
+//! Each owner of memory that is on no LRU list is asked for objects; the harder memory is needed, the more.
 
 use memory::{cx::Cx, event::Event, per_node::PerNode, step::Step};
 use rules::machine::MachineSpec;
@@ -9,13 +9,13 @@ use units::{NodeId, Order};
 
 use crate::{Mm, Spaces, file::page_cache::LeftOfInodes, guest::balloon::Leak};
 
-/// Objects that a shrinker is asked for at once, if it does not say otherwise.
+/// Objects that a shrinker is asked for at a time, by default.
 // SHRINK_BATCH, mm/vmscan.c (v6.1).
 const BATCH: u64 = 128;
-/// Objects of a file system that are asked for at once: dentries and inodes.
+/// Dentries and inodes that a file system is asked for at a time.
 // alloc_super(), fs/super.c (v6.1).
 const BATCH_OF_SUPER: u64 = 1024;
-/// The effort to make an object again, which decides how rarely it is asked for.
+/// The cost of making an object again; the higher it is, the fewer objects are asked for.
 // DEFAULT_SEEKS, include/linux/shrinker.h (v6.1).
 const SEEKS: u64 = 2;
 
@@ -24,15 +24,15 @@ const SEEKS: u64 = 2;
 pub(crate) enum Demand {
     /// The priority of reclaim (since 4.16).
     Priority(u8),
-    /// The frames that it has looked at, of so many on the lists that it went to.
+    /// The frames that reclaim has scanned, and the frames on the lists that it went to.
     Ratio { scanned: u64, eligible: u64 },
 }
 
 impl Demand {
-    /// That of `drop_slab_node` (mm/vmscan.c, v4.1).
+    /// The demand of `drop_slab_node` (mm/vmscan.c, v4.1).
     const DROP: Self = Self::Ratio { scanned: 1000, eligible: 1000 };
 
-    /// The share of so many objects, and how much of that and of earlier rests is asked for now.
+    /// The share of `freeable` objects, and how many to ask for now, with those deferred earlier.
     fn share(self, freeable: u64, deferred: u64, rules: ShareRules) -> (u64, u64) {
         let (delta, by_priority) = match self {
             Self::Priority(priority) => {
@@ -44,26 +44,26 @@ impl Demand {
         if let Some(priority) = by_priority {
             return (delta, ((deferred >> priority) + delta).min(freeable * 2));
         }
-        // What was put off does not empty a cache of which little is wanted.
+        // Deferred objects must not empty a cache of which little is wanted.
         let most = if delta < freeable / 4 { freeable / 2 } else { freeable * 2 };
         (delta, (deferred + delta).min(most))
     }
 }
 
-/// Rules about shares in which kernels differ.
+/// Rules of shares in which releases differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ShareRules {
-    /// Objects that are asked for at least, if there are as many.
+    /// Fewest objects to ask for, if there are as many.
     least: u64,
-    /// Of what was put off, how much is asked for follows from the priority too.
+    /// The part of the deferred objects to ask for follows from the priority too.
     deferred_by_priority: bool,
 }
 
-/// Objects that file systems are asked for, of so many, when all are to be dropped (`drop_slab_node`, v4.1).
+/// Objects that file systems are asked for, of `freeable` ones, when all are to be dropped (`drop_slab_node`, v4.1).
 pub(crate) fn asked_when_dropping(freeable: u64) -> u64 {
     let (_, asked) = Demand::DROP.share(freeable, 0, ShareRules::default());
     let mut left = asked;
-    // Bound: each turn takes something off, if there is anything.
+    // Bound: each turn takes objects off, if there are any.
     while freeable > 0 && (left >= BATCH_OF_SUPER || left >= freeable) {
         left -= left.min(BATCH_OF_SUPER);
     }
@@ -81,9 +81,9 @@ enum Shrinker {
     Inodes,
     /// Buffers of metadata.
     Buffers,
-    /// Blocks that the journal of ext4 knows.
+    /// Journal heads of ext4's journal.
     Journal,
-    /// A balloon that may shrink by itself, of some kernels; its objects are pages.
+    /// A balloon with a shrinker, in some releases; its objects are pages.
     Balloon,
 }
 
@@ -91,7 +91,7 @@ impl Shrinker {
     const ALL: [Self; 6] =
         [Self::HugeZero, Self::DeferredSplit, Self::Inodes, Self::Buffers, Self::Journal, Self::Balloon];
 
-    /// Objects of a node that could go (`count_objects`).
+    /// Objects of a node that could be freed (`count_objects`).
     fn count(self, mm: &Mm, node: NodeId) -> u64 {
         match self {
             Self::Inodes => mm.count_idle_inodes(node),
@@ -109,7 +109,7 @@ impl Shrinker {
         }
     }
 
-    /// Objects that it is asked for at once (`shrinker->batch`).
+    /// Objects that the shrinker is asked for at a time (`shrinker->batch`).
     fn batch(self, mm: &Mm) -> u64 {
         match self {
             Self::HugeZero | Self::DeferredSplit | Self::Buffers | Self::Balloon => BATCH,
@@ -118,7 +118,7 @@ impl Shrinker {
         }
     }
 
-    /// Does it know nodes (`SHRINKER_NUMA_AWARE`)?
+    /// Whether the shrinker goes by node (`SHRINKER_NUMA_AWARE`).
     fn knows_nodes(self) -> bool {
         match self {
             Self::HugeZero | Self::Journal | Self::Balloon => false,
@@ -127,7 +127,7 @@ impl Shrinker {
     }
 }
 
-/// Objects that shrinkers were spared so far, because they were less than a batch.
+/// Objects whose scan was deferred, because there were fewer than a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Shrinkers {
     /// The machine's first node.
@@ -141,18 +141,18 @@ impl Shrinkers {
         Self { first, deferred: PerNode::new(machine, |_| [0; Shrinker::ALL.len()]) }
     }
 
-    /// Objects that a shrinker was spared for a node: one that does not know nodes keeps them at the first.
+    /// Deferred objects of a shrinker for a node; a shrinker that does not go by node keeps them at the first.
     fn deferred_mut(&mut self, shrinker: Shrinker, node: NodeId) -> &mut u64 {
         let node = if shrinker.knows_nodes() { node } else { self.first };
         &mut self.deferred[node][shrinker as usize]
     }
 }
 
-/// Asking every shrinker for its share of a node (`shrink_slab`). Frames that go are found free; the kernel counts only slabs
+/// Calls every shrinker for its share of a node (`shrink_slab`). Freed frames show up as free; the kernel counts only slabs
 /// as reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SlabScan {
-    /// The shrinker whose turn it is.
+    /// Index of the shrinker whose turn it is.
     at: usize,
     turn: Option<Turn>,
 }
@@ -170,17 +170,17 @@ struct Turn {
     batch: Option<Batch>,
 }
 
-/// Objects that it is being asked for (`scan_objects`).
+/// Objects that the shrinker is asked for now (`scan_objects`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Batch {
     objects: u64,
-    /// Of huge pages that wait for a split, the place in the queue up to which they are still to be looked at.
+    /// For the queue of deferred splits: the place up to which huge pages are still to be tried.
     until: u64,
-    /// One of them was split.
+    /// A huge page was split.
     has_split: bool,
-    /// When dentries are done, the inodes that are left.
+    /// The inodes that are left when dentries are done.
     inodes: Option<LeftOfInodes>,
-    /// Pages that a device has to hear of before they come out of a balloon.
+    /// Pages that come out of a balloon once its device knows of them.
     leak: Option<Leak>,
 }
 
@@ -202,7 +202,7 @@ impl Turn {
         Some(Self { demand, rules, freeable, delta, deferred, left, scanned: 0, batch: None })
     }
 
-    /// The batch in progress, or the next one; none when there is no more.
+    /// The batch in progress, or the next one; none at the end.
     fn batch(&mut self, mm: &Mm, shrinker: Shrinker, node: NodeId) -> Option<Batch> {
         if self.batch.is_none() && (self.left >= shrinker.batch(mm) || self.left >= self.freeable) {
             let objects = self.left.min(shrinker.batch(mm));
@@ -219,12 +219,12 @@ impl Turn {
         self.scanned += objects;
     }
 
-    /// Nothing came of a batch, and nothing is left to ask for (`SHRINK_STOP`).
+    /// Stops after a batch that freed nothing (`SHRINK_STOP`).
     fn stop(&mut self) {
         (self.batch, self.left) = (None, 0);
     }
 
-    /// The rest that is put off until the next time.
+    /// Objects that are deferred to the next call.
     fn rest(&self) -> u64 {
         if let Demand::Ratio { .. } = self.demand {
             return self.left;
@@ -235,7 +235,7 @@ impl Turn {
 }
 
 impl SlabScan {
-    /// Goes on until others may run.
+    /// Takes a step.
     pub(crate) fn step(
         &mut self,
         mm: &mut Mm,
@@ -243,7 +243,7 @@ impl SlabScan {
         cx: &mut Cx,
         (node, demand): (NodeId, Demand),
     ) -> Step<()> {
-        // Bound: each turn takes a batch off what is left of one shrinker.
+        // Bound: each turn takes a batch off what is left for one shrinker.
         while let Some(shrinker) = Shrinker::ALL.get(self.at).copied() {
             let Some(turn) = &mut self.turn else {
                 self.turn = Turn::new(mm, self.at, node, demand);
@@ -278,7 +278,7 @@ impl SlabScan {
                 }
                 Shrinker::DeferredSplit => {
                     if let Some((place, head)) = mm.next_deferred_split(node, batch.until) {
-                        // One at a time: others may have what it frees.
+                        // One at a time: others may take what it frees.
                         let has_split = mm.split_deferred(spaces, cx, head).is_some() || batch.has_split;
                         turn.batch = Some(Batch { until: place - 1, has_split, ..batch });
                         return Step::More;
@@ -294,7 +294,7 @@ impl SlabScan {
         Step::Done(())
     }
 
-    /// Ends the scan: work on its way comes to its end.
+    /// Ends the scan; a batch in progress is completed.
     pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         let leak = self.turn.take().and_then(|turn| turn.batch).and_then(|batch| batch.leak);
         if let Some(leak) = leak {

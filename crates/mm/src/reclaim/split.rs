@@ -1,10 +1,10 @@
 //! Linux: split_huge_page_to_list(), deferred_split_scan() in mm/huge_memory.c (v4.5 to v6.1).
-//! Differs: one step takes the folio apart, with the locks of its lists and of its pages' tables in one; a huge folio is never
-//! in the swap cache, as no device takes one as a whole; up to 4.4 one that others map by huge entries too, or that somebody
-//! has taken off its list, waits for them; those that a scan could not split stand before what was queued while it ran.
+//! Differs: one step splits the folio, holding the locks of its lists and page tables together; a huge folio is never in the
+//! swap cache, as no device takes one as a whole; up to 4.4 a folio that others map by huge entries too, or that is isolated,
+//! waits; folios that a scan could not split go before those queued while it ran.
 //!
-//! A huge folio becomes base folios. Whoever maps it by a huge entry maps it by base entries after; the frames that nobody
-//! maps are freed.
+//! A huge folio becomes base folios. Processes that mapped it by a huge entry map it by base entries after that; unmapped frames
+//! are freed.
 
 use memory::{
     cx::Cx,
@@ -20,28 +20,28 @@ use crate::{Mm, Spaces, space::spaces::Entry};
 /// The result of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// The folio is base folios now; so many of them were freed, as nobody mapped them.
+    /// The folio was split.
     Done {
-        /// Base folios freed.
+        /// Number of base folios that were freed, as they were unmapped.
         freed: u32,
     },
-    /// Another holds the folio: a batch of new folios, a control, a child that is being forked, or whoever has pinned it.
+    /// The folio has another reference: a batch of new folios, a control, a child that is being forked, or a pin.
     Busy,
 }
 
-/// Where the base folios go that a huge one becomes.
+/// The places of the base folios that a huge folio is split into.
 enum Parts<'a> {
-    /// To the list that it is on, before the head.
+    /// The list that it is on, before the head.
     OnList,
-    /// To a list; the head stays in the batch that it is in.
+    /// A list; the head stays in its batch.
     FromBatch,
-    /// To who has taken it off its list: those behind the head, the last one first.
+    /// The caller that has isolated the folio: the base folios behind the head, the last one first.
     Isolated(&'a mut Vec<Pfn>),
 }
 
 impl Mm {
-    /// Takes a huge anonymous folio apart (`split_huge_page`). The caller holds the mmap lock of nobody: mappings are changed
-    /// under the locks of page tables.
+    /// Splits a huge anonymous folio (`split_huge_page`). The caller holds no mmap lock: mappings are changed under the locks of
+    /// page tables.
     pub fn split_folio(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Split {
         let Frame::Anon { family, vpn, order: Order::HUGE } = self.memory.frames.get(head) else {
             unreachable!("frame {head} is no huge folio, but {:?}", self.memory.frames.get(head));
@@ -65,8 +65,8 @@ impl Mm {
         Split::Done { freed }
     }
 
-    /// Splits a folio that the caller has taken off its list: so are the base folios after, and those behind the head come to
-    /// `tails`, the last one first. A head without mappings is [`FrameFlag::Dropped`]. False when another task holds the folio.
+    /// Splits an isolated folio: the base folios are isolated too, and those behind the head go to `tails`, the last one first.
+    /// An unmapped head is [`FrameFlag::Dropped`]. Returns false if another task holds the folio.
     pub(crate) fn split_isolated(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, tails: &mut Vec<Pfn>) -> bool {
         let Frame::Anon { family, vpn, order: Order::HUGE } = self.memory.frames.get(head) else {
             unreachable!("frame {head} is no huge folio, but {:?}", self.memory.frames.get(head));
@@ -79,8 +79,8 @@ impl Mm {
         is_split
     }
 
-    /// Up to 4.4 a huge folio has no base entries: it falls apart with the first huge entry that does, for all who map it, also
-    /// where it waits in the batch of any CPU (`__split_huge_page_pmd`).
+    /// Splits a huge folio with its first huge entry that is split, up to 4.4: for all processes that map it, even in the batch
+    /// of any CPU (`__split_huge_page_pmd`).
     pub(crate) fn split_with_pmd(&mut self, cx: &mut Cx, head: Pfn) {
         let Frame::Anon { family, vpn, order: Order::HUGE } = self.memory.frames.get(head) else {
             unreachable!("frame {head} is no huge folio, but {:?}", self.memory.frames.get(head));
@@ -88,7 +88,7 @@ impl Mm {
         let parts = match [FrameFlag::InBatch, FrameFlag::OnLru].map(|flag| self.memory.frames.has(head, flag)) {
             [true, _] => Parts::FromBatch,
             [_, true] => Parts::OnList,
-            // Reclaim or khugepaged has it.
+            // The folio is isolated, by reclaim or khugepaged.
             _ => return,
         };
         if !self.memory.frames.has(head, FrameFlag::Locked) && self.memory.frames.map_count(head) == 0 {
@@ -97,13 +97,13 @@ impl Mm {
         }
     }
 
-    /// Makes base entries of all huge ones; false when somebody has one that is not found. In the kernel all entries say for a
-    /// while that their pages are on their way: base ones are taken away page by page, each with a flush of its own, a huge
-    /// one becomes such entries at once (`unmap_folio`), and at the end those of every page are looked for (`remap_page`). Up to
-    /// 4.4 the huge entry becomes base entries, and that is all (`__split_huge_page_map`).
+    /// Replaces all huge entries by base entries; false if not all are found. The kernel uses migration entries meanwhile: base
+    /// entries are replaced page by page, each with a flush, a huge entry at once (`unmap_folio`), and at the end the entries of
+    /// every page are looked for (`remap_page`). Up to 4.4 the huge entry is only replaced by base entries
+    /// (`__split_huge_page_map`).
     fn split_mappings(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn, vpn: Vpn) -> bool {
         let mappings = spaces.mappings(self, head);
-        // Without any it is about to be freed by whoever unmapped it.
+        // An unmapped folio is about to be freed by the control that unmapped it.
         if mappings.is_empty() || u32::try_from(mappings.len()).ok() != Some(self.folio_mappings(head)) {
             return false;
         }
@@ -135,7 +135,8 @@ impl Mm {
         true
     }
 
-    /// The frames become folios of their own, those that are mapped, the others free; how many are (`__split_huge_page`).
+    /// Makes the frames folios of their own, or free if they are unmapped; returns the number of the latter
+    /// (`__split_huge_page`).
     fn take_apart(&mut self, cx: &mut Cx, head: Pfn, (family, vpn): (FamilyId, Vpn), parts: Parts) -> u32 {
         let counts = self.rmap.take_base_counts(head);
         let (zone, is_active) = (self.zone_position(head), self.memory.frames.has(head, FrameFlag::Active));
@@ -178,13 +179,13 @@ impl Mm {
                 all.append(&mut tails);
             }
         }
-        // Whoever asked for the split holds the head, and lets go of it last.
+        // The caller of the split holds the head, and drops it last.
         unmapped.reverse();
         if !is_head_mapped {
             unmapped.rotate_left(1);
         }
         for pfn in &unmapped {
-            // It leaves the list on its own.
+            // The head leaves the list on its own.
             self.charge_lru_moves(cx, zone, 1);
             primitive::uncharge(cx);
             self.memory.frames.set(*pfn, Frame::Kernel { order: Order::BASE, mobility: Mobility::Movable });
@@ -193,12 +194,12 @@ impl Mm {
         u32::try_from(unmapped.len()).expect("at most 512")
     }
 
-    /// Huge pages that wait for a split (`deferred_split_count`).
+    /// Number of huge pages in the queue of deferred splits (`deferred_split_count`).
     pub fn deferred_split_count(&self) -> u64 {
         self.rmap.deferred_splits().count() as u64
     }
 
-    /// Those of a node.
+    /// Number of huge pages of a node in the queue of deferred splits.
     pub(crate) fn deferred_split_count_of(&self, node: NodeId) -> u64 {
         if self.memory.nodes().count() == 1 {
             return self.rmap.deferred_splits().len() as u64;
@@ -206,20 +207,20 @@ impl Mm {
         self.rmap.deferred_splits().filter(|head| self.memory.node_of(*head) == node).count() as u64
     }
 
-    /// Up to where in the queue the oldest `most` of a node are; before everything if there are none.
+    /// The place in the queue up to which the oldest `most` huge pages of a node are; before the first place if there are none.
     pub(crate) fn deferred_split_place(&self, node: NodeId, most: u64) -> u64 {
         let its = self.rmap.deferred_until(u64::MAX).filter(|(_, head)| self.memory.node_of(*head) == node);
         its.take(usize::try_from(most).unwrap_or(usize::MAX)).last().map_or(0, |(place, _)| place)
     }
 
-    /// The last of a node of those up to a place in the queue: the scan takes them off one by one and puts each before the
-    /// other, so that the last of a batch is the first to be split.
+    /// The last huge page of a node up to a place in the queue: a scan moves each to the front of its list, so the last of a
+    /// batch is split first.
     pub(crate) fn next_deferred_split(&self, node: NodeId, until: u64) -> Option<(u64, Pfn)> {
         let mut waiting = self.rmap.deferred_until(until).rev();
         waiting.find(|(_, head)| self.memory.node_of(*head) == node)
     }
 
-    /// Splits a huge page that waits for it: the frames freed. One that cannot be split waits behind all others.
+    /// Splits a queued huge page; returns the number of frames freed. A page that cannot be split is requeued behind all others.
     pub(crate) fn split_deferred(&mut self, spaces: &mut Spaces, cx: &mut Cx, head: Pfn) -> Option<u32> {
         match self.split_folio(spaces, cx, head) {
             Split::Done { freed } => Some(freed),

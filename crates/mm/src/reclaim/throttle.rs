@@ -1,7 +1,7 @@
 //! Linux: reclaim_throttle(), allow_direct_reclaim() and throttle_direct_reclaim() in mm/vmscan.c (v5.16 to v6.1),
 //! congestion_wait() and wait_iff_congested() in mm/backing-dev.c (v4.1).
-//! Differs: a task that waits for kswapd looks each tick whether it may go on, and so do kernel threads; zones that are given up
-//! do not count as reserves, as since 4.2.
+//! Differs: a task that waits for kswapd checks each tick whether it may go on, and so do kernel threads; zones that are given
+//! up do not count as reserves, as since 4.2.
 
 use memory::{bell::RETRIES_MAX, cx::Cx, event::Event, pageblock::ZoneIndex, step::TICK};
 use rules::{
@@ -13,49 +13,48 @@ use units::{NodeId, Picos, Time};
 
 use crate::Mm;
 
-/// Pages that one reclaimer takes off a list at once.
+/// Pages that one reclaimer isolates at a time.
 const RUN_PAGES: usize = 32;
 const _: () = assert!(RUN_PAGES as u64 == memory::step::RUN);
 /// `VMSCAN_THROTTLE_ISOLATED`: HZ/50.
 const ISOLATED: Picos = Picos::from_micros(20_000);
 /// `VMSCAN_THROTTLE_WRITEBACK`: HZ/10.
 const WRITEBACK: Picos = Picos::from_micros(100_000);
-/// How long reclaim itself sleeps at most in `congestion_wait` and `wait_iff_congested`: HZ/10 (mm/vmscan.c, v4.1).
+/// Longest sleep of reclaim in `congestion_wait` and `wait_iff_congested`: HZ/10 (mm/vmscan.c, v4.1).
 pub(super) const CONGESTION: Picos = Picos::from_micros(100_000);
 
 impl Mm {
-    /// Until when a reclaimer sleeps who meets pages again that are being written: some of them are done then
+    /// Until when a reclaimer sleeps that meets pages under writeback again; some of them are written by then
     /// (`VMSCAN_THROTTLE_WRITEBACK`).
     pub(crate) fn writeback_throttle(&self, cx: &Cx) -> Time {
         if !self.memory.variant().reclaim_throttles {
             return self.congestion_wait(cx, CONGESTION);
         }
         let most = cx.now() + WRITEBACK;
-        // As many as one who sleeps reclaims at once (`__acct_reclaim_writeback`).
+        // As many pages as a reclaimer isolates at a time (`__acct_reclaim_writeback`).
         let files = self.files_written_by(RUN_PAGES as u64);
         self.swap.done_by(RUN_PAGES).into_iter().chain(files).fold(most, Time::min)
     }
 
-    /// The instant until when a reclaimer or compaction sleeps because too much is off the lists (`VMSCAN_THROTTLE_ISOLATED`).
+    /// Until when a reclaimer or compaction sleeps because too many pages are isolated (`VMSCAN_THROTTLE_ISOLATED`).
     pub(crate) fn isolated_throttle(&self, cx: &Cx) -> Time {
         if self.memory.variant().reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx, CONGESTION) }
     }
 
-    /// Until when one sleeps who waits for a disk: a while, or until its queue is long no more (`congestion_wait`).
+    /// Until when a task sleeps that waits for a congested disk: at most for a while (`congestion_wait`).
     fn congestion_wait(&self, cx: &Cx, most: Picos) -> Time {
         let most = cx.now() + most;
         self.disk_congested_until().map_or(most, |until| until.clamp(cx.now(), most))
     }
 
-    /// The instant until when a reclaimer sleeps that meets only pages which a disk with a long queue is to write
-    /// (`wait_iff_congested`).
+    /// Until when a reclaimer sleeps that meets only pages to be written to a congested disk (`wait_iff_congested`).
     pub(crate) fn wait_iff_congested(&self, cx: &Cx, meets_congestion: bool, most: Picos) -> Option<Time> {
         let is_congested = meets_congestion && self.disk_congested_until().is_some();
         is_congested.then(|| self.congestion_wait(cx, most))
     }
 
-    /// Until when a direct reclaimer sleeps after a pass over a node on which all that is dirty was met before, on its way to
-    /// the disk (`VMSCAN_THROTTLE_CONGESTED`).
+    /// Until when a direct reclaimer sleeps after a pass over a node whose dirty pages were all met before, on their way to the
+    /// disk (`VMSCAN_THROTTLE_CONGESTED`).
     pub(super) fn congested_throttle(&self, cx: &Cx, node: NodeId) -> Option<Time> {
         let is_congested = self.kswapds[node].is_congested();
         if self.memory.variant().reclaim_throttles {
@@ -64,8 +63,8 @@ impl Mm {
         self.wait_iff_congested(cx, is_congested, CONGESTION)
     }
 
-    /// Is there no use in waiting for what a node's files wait for (`skip_throttle_noprogress`)? So it is as long as little of
-    /// what could be reclaimed is dirty.
+    /// Whether waiting for writeback on a node is of no use, as only few of its reclaimable pages are dirty
+    /// (`skip_throttle_noprogress`).
     pub(super) fn skips_throttle(&self, node: NodeId) -> bool {
         if self.memory.node(node).kswapd.failures() >= RETRIES_MAX {
             return true;
@@ -76,7 +75,7 @@ impl Mm {
         2 * (counts.dirty + counts.writeback) <= reclaimable
     }
 
-    /// Is there enough left of a node's reserves for those who make memory free (`allow_direct_reclaim`)?
+    /// Whether a node's reserves are large enough for tasks that free memory (`allow_direct_reclaim`).
     pub(crate) fn has_reserves(&self, node: NodeId) -> bool {
         if self.memory.node(node).kswapd.failures() >= RETRIES_MAX {
             return true;
@@ -93,7 +92,7 @@ impl Mm {
         min == 0 || free > min / 2
     }
 
-    /// Is there enough for direct reclaim? If not, kswapd is woken.
+    /// Whether a node's reserves allow direct reclaim; if not, kswapd is woken.
     pub(super) fn may_reclaim_directly(&mut self, cx: &mut Cx, node: NodeId) -> bool {
         let has_reserves = self.has_reserves(node);
         if !has_reserves {
@@ -102,7 +101,7 @@ impl Mm {
         has_reserves
     }
 
-    /// Must a direct reclaimer wait, and is this the first time for its request?
+    /// Whether a direct reclaimer must wait, for the first time for its request.
     pub(super) fn is_throttled(&mut self, cx: &mut Cx, request: &AllocRequest, has_waited: bool) -> bool {
         let zones = self.memory.zones_for(request);
         let Some(zone) = zones.into_iter().find(|zone| self.memory.zone(*zone).kind <= ZoneKind::Normal) else {

@@ -1,9 +1,10 @@
 //! Linux: kswapd(), wakeup_kswapd(), balance_pgdat(), kswapd_shrink_zone(), zone_balanced() and pgdat_balanced() in
 //! mm/vmscan.c, __compact_pgdat() in mm/compaction.c (v4.1).
-//! Differs: who waits for it looks by himself. Kernels of 4.6 and 4.7, which leave compaction to kcompactd, have the rest of 4.1.
+//! Differs: tasks that wait for kswapd check by themselves. Kernels of 4.6 and 4.7, which leave compaction to kcompactd, have the
+//! other rules of 4.1.
 //!
-//! Each zone has LRU lists of its own, so room is made in each: from the highest that lacks it down is looked for, from the
-//! lowest up is reclaimed.
+//! Each zone has LRU lists of its own and is balanced by itself. A pass looks for the highest zone that lacks free memory, from
+//! the top down, and reclaims from the lowest zone up.
 
 use memory::{
     bell::{Rest, Wish},
@@ -28,17 +29,17 @@ use crate::{
     reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
 };
 
-/// No zone with lists is higher.
+/// The highest zone that has LRU lists.
 const TOP: ZoneKind = ZoneKind::Movable;
 
-/// The memory of the thread from one run to the next (the local variables of `kswapd`).
+/// The local variables of `kswapd`'s loop, kept from run to run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
-    /// The request that the run was for.
+    /// The request of the run.
     run: Wish,
-    /// The request when the run began, or since.
+    /// The request when the run began, or one that came since.
     new: Wish,
-    /// The order and the highest zone that it came to.
+    /// The order and the highest zone that the run balanced.
     balanced: Wish,
 }
 
@@ -49,18 +50,18 @@ impl Default for Turn {
     }
 }
 
-/// One run (`balance_pgdat`).
+/// One run of kswapd (`balance_pgdat`).
 #[derive(Clone, Debug)]
 pub(super) struct Balance {
     wish: Wish,
     sc: ScanControl,
-    /// The highest zone that needed something (`end_zone`).
+    /// The highest zone that is not balanced (`end_zone`).
     end: ZoneKind,
-    /// Frames that the zones were to reclaim in this pass (`nr_attempted`).
+    /// Frames that the zones should reclaim in this pass (`nr_attempted`).
     attempted: u64,
-    /// Should the next pass look at more (`raise_priority`)?
+    /// Whether the next pass has a higher priority (`raise_priority`).
     goes_harder: bool,
-    /// No zone has what is wanted (`pgdat_needs_compaction`).
+    /// No zone has a block of the order (`pgdat_needs_compaction`).
     compacts: bool,
     phase: Phase,
 }
@@ -70,13 +71,13 @@ pub(super) struct Balance {
 enum Phase {
     /// The run begins.
     Begin,
-    /// A pass begins.
+    /// Begin a pass.
     Pass,
-    /// The zones from this one on.
+    /// Go on with the zones at this one.
     Zones { next: ZoneIndex },
-    /// A zone, tested for this order; what was reclaimed before.
+    /// Scan a zone, tested for this order; `before` is the number of frames reclaimed before.
     Zone { at: ZoneIndex, order: Order, scan: NodeScan, before: u64 },
-    /// Compaction of the zones from this one on.
+    /// Compact the zones from this one on.
     Compact { next: ZoneIndex, run: Option<Box<CompactControl>> },
 }
 
@@ -110,7 +111,7 @@ impl Mm {
         Step::More
     }
 
-    /// Goes on with a run, or with what comes after it.
+    /// Takes a step of a run, or of what comes after it.
     pub(super) fn balance_by_zone(
         &mut self,
         spaces: &mut Spaces,
@@ -118,7 +119,7 @@ impl Mm {
         node: NodeId,
         mut run: Balance,
     ) -> Step<()> {
-        // Bound: each turn passes a zone, or ends a step.
+        // Bound: each turn is done with a zone, or ends the step.
         loop {
             let phase = std::mem::replace(&mut run.phase, Phase::Pass);
             match self.balance_phase(spaces, cx, node, &mut run, phase).note(&mut run.phase) {
@@ -156,7 +157,7 @@ impl Mm {
         }
     }
 
-    /// Which is the highest zone that needs something, and is there none that has what is wanted?
+    /// Begins a pass: finds the highest zone that is not balanced, and whether compaction is needed.
     fn begin_zone_pass(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId, run: &mut Balance) -> Next {
         (run.sc.reclaimed, run.attempted, run.goes_harder) = (0, 0, true);
         let mut found = None;
@@ -192,7 +193,7 @@ impl Mm {
         Next::Phase(Phase::Zones { next: ZoneIndex::FIRST })
     }
 
-    /// The next zone that needs something (the first half of `kswapd_shrink_zone`).
+    /// Begins with the next zone that is not balanced (the first half of `kswapd_shrink_zone`).
     fn begin_kswapd_zone(&mut self, node: NodeId, run: &mut Balance, next: ZoneIndex) -> Next {
         for at in self.memory.zones_up_to(node, run.end).filter(|at| *at >= next).collect::<Vec<_>>() {
             if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(at) {
@@ -218,7 +219,7 @@ impl Mm {
         Phase::Zone { at, order, scan, before: run.sc.reclaimed }
     }
 
-    /// A zone was passed: once more, or the next one?
+    /// Ends with a zone: another pass there, or the next zone.
     fn end_kswapd_zone(&mut self, run: &mut Balance, at: ZoneIndex, order: Order, before: u64) -> Next {
         if self.should_continue_zone(at, &run.sc, run.sc.reclaimed - before) {
             return Next::Later(self.scan_kswapd_zone(run, at, order));
@@ -232,7 +233,7 @@ impl Mm {
         Next::Later(Phase::Zones { next: at.next() })
     }
 
-    /// Every zone was passed.
+    /// Ends a pass over all zones.
     fn end_zone_pass(&mut self, node: NodeId, run: &mut Balance) -> Next {
         if run.sc.order > Order::BASE && run.sc.reclaimed >= compact_gap(run.sc.order) {
             // The task that wants the block can compact by itself.
@@ -250,7 +251,7 @@ impl Mm {
         if is_over { Next::Done(()) } else { Next::Later(Phase::Pass) }
     }
 
-    /// Compacts every zone of the node, without waiting for anything (`compact_pgdat`).
+    /// Compacts every zone of the node, async (`compact_pgdat`).
     fn compact_for_kswapd(
         &mut self,
         spaces: &mut Spaces,
@@ -280,19 +281,19 @@ impl Mm {
         Next::Later(Phase::Compact { next: at, run: Some(control) })
     }
 
-    /// A zone that has a block above its Low mark need not be spared any more.
+    /// Ends deferral for a zone that now has a block above its Low mark.
     fn note_compacted(&mut self, at: ZoneIndex, order: Order) {
         if self.memory.zone(at).is_ok(order, Mark::Low, ZoneKind::Dma, Urgency::Normal, self.memory.variant()) {
             self.zone_compacts[at].reset_deferral(order, false);
         }
     }
 
-    /// The run is over: is there something new, or may it sleep (the loop of `kswapd`)?
+    /// Ends a run: begins another one for a new request, or sleeps (the loop of `kswapd`).
     fn end_zone_run(&mut self, cx: &mut Cx, node: NodeId, run: &Balance) -> Step<()> {
         let nothing = self.memory.no_wish(node);
         let turn = &mut self.kswapds[node].turn;
         turn.balanced = Wish { order: run.sc.order, highest: run.end };
-        // What a run has failed at, the same again would too.
+        // A run that has failed would fail again.
         if turn.balanced.highest >= turn.new.highest && turn.balanced.order == turn.new.order {
             turn.new = self.memory.node_mut(node).kswapd.wish.take().unwrap_or(nothing);
         }
@@ -311,13 +312,13 @@ impl Mm {
         Step::Block(Wait::Until(cx.now() + SHORT_SLEEP))
     }
 
-    /// The nap is over, and was not cut short.
+    /// Ends a nap that was not cut short.
     pub(super) fn end_zone_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
         self.wake_stalled(node);
         if !self.node_balanced(node, self.kswapds[node].turn.balanced) {
             return self.refuse_sleep(cx, node);
         }
-        // Room was made: what compaction gave up is worth another look.
+        // With free memory, compaction may retry what it gave up.
         self.reset_isolation_suitable(cx, node);
         Step::Block(Wait::Queue)
     }
@@ -327,7 +328,7 @@ impl Mm {
         self.begin_zone_run(node)
     }
 
-    /// A zone has room again: nothing that was met in it counts any more.
+    /// Clears the flags of a zone that is balanced again.
     fn relieve_zone(&mut self, zone: ZoneIndex) {
         let flags = &mut self.memory.zone_mut(zone).reclaim;
         (flags.is_congested, flags.meets_dirty) = (false, false);
@@ -353,7 +354,7 @@ impl Mm {
 
 #[cfg(test)]
 impl Mm {
-    /// Compacts the node to the end, after kswapd has reclaimed enough for a block.
+    /// Compacts the node, after kswapd has reclaimed enough for a block.
     pub(crate) fn kswapd_compacts(&mut self, spaces: &mut Spaces, cx: &mut Cx, order: Order) {
         let mut run = Balance::new(Wish { order, highest: TOP });
         run.phase = Phase::Compact { next: ZoneIndex::FIRST, run: None };
