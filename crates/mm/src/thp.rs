@@ -30,7 +30,7 @@ pub enum ThpEnabled {
     Never,
 }
 
-/// The request of a fault with such a wish in a try; was the mapping advised to have huge pages?
+/// The request of a fault for a huge page in this try; `is_advised`: the mapping has `MADV_HUGEPAGE`.
 pub(crate) fn huge_request(rule: ThpNodes, which: HugeTry, wish: AllocRequest, is_advised: bool) -> AllocRequest {
     let once = AllocRequest { no_retry: true, ..wish };
     let stays = match rule {
@@ -48,14 +48,14 @@ pub(crate) fn huge_request(rule: ThpNodes, which: HugeTry, wish: AllocRequest, i
         (ThpNodes::LocalCompacted | ThpNodes::LocalCompactedUnlessShort, _) => {
             AllocRequest { effort: Effort::OnlyCompacts, ..once }
         }
-        // The Low mark was what the first try asked for.
+        // The first try was at the Low mark.
         (ThpNodes::LocalFast, HugeTry::Second) => AllocRequest { mark: Mark::Min, ..wish },
         _ => wish,
     };
     if stays { wish.this_node() } else { wish }
 }
 
-/// Does a fault with such a wish try once more when it got none?
+/// Whether a fault tries a second time if the first try got no huge page.
 fn tries_twice(rule: ThpNodes, mm: &Mm, wish: &AllocRequest) -> bool {
     match rule {
         ThpNodes::LocalThenOnce | ThpNodes::LocalFirst => wish.reclaims,
@@ -70,12 +70,12 @@ fn tries_twice(rule: ThpNodes, mm: &Mm, wish: &AllocRequest) -> bool {
     }
 }
 
-/// How far a fault has come with getting a huge page.
+/// The try of a fault for a huge page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HugeTry {
     #[default]
     First,
-    /// From any node.
+    /// The second try, from any node.
     Second,
 }
 
@@ -83,9 +83,9 @@ pub(crate) enum HugeTry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HugeGot {
     Frame(Pfn),
-    /// Memory was asked for: the same try again.
+    /// The slow path was asked: the same try again.
     Asked,
-    /// The next try.
+    /// Go on with the next try.
     Next(HugeTry),
     Nothing,
 }
@@ -102,7 +102,7 @@ pub struct Thp {
 }
 
 impl Default for Thp {
-    /// The kernel's defaults (4.6 and later) where the build says `always`.
+    /// The kernel's defaults (4.6 and later) if it is built with `always`.
     fn default() -> Self {
         Self { enabled: ThpEnabled::Always, defrag: ThpDefrag::Madvise, use_zero_page: true }
     }
@@ -114,7 +114,7 @@ pub fn huge_range(vpn: Vpn) -> PageRange {
 }
 
 impl Mm {
-    /// May a fault at `vpn` map a huge page (`hugepage_vma_check`, `transhuge_vma_suitable`)?
+    /// Whether a fault at `vpn` may map a huge page (`hugepage_vma_check`, `transhuge_vma_suitable`).
     pub fn is_thp_eligible(&self, vma: &Vma, vpn: Vpn) -> bool {
         let wanted = match (self.thp.enabled, vma.advice) {
             (ThpEnabled::Never, _) | (_, HugeAdvice::NoHugePage) => false,
@@ -128,7 +128,7 @@ impl Mm {
             && vma.range().covers(huge_range(vpn))
     }
 
-    /// The request of a fault in a mapping with such advice (`vma_thp_gfp_mask`; `alloc_hugepage_gfpmask` before 4.8).
+    /// The request of a fault in a mapping with this advice (`vma_thp_gfp_mask`; `alloc_hugepage_gfpmask` before 4.8).
     pub(crate) fn thp_request(&self, node: NodeId, advice: HugeAdvice) -> AllocRequest {
         let light = AllocRequest::gfp_transhuge_light(node);
         let advised = advice == HugeAdvice::HugePage;
@@ -147,7 +147,7 @@ impl Mm {
         AllocRequest { reclaims, wakes_kswapd, no_retry: reclaims && is_spared, ..light }
     }
 
-    /// One try to get a huge page for a fault (`vma_alloc_folio`).
+    /// Tries once to get a huge page for a fault (`vma_alloc_folio`).
     pub(crate) fn try_huge(
         &mut self,
         cx: &mut Cx,
@@ -189,7 +189,7 @@ impl Mm {
         }
     }
 
-    /// Has the node of a request for a huge page too few free base pages for as much memory?
+    /// Whether the node of a request for a huge page lacks even 512 free base pages.
     fn is_short_of_base_pages(&self, request: &AllocRequest) -> bool {
         let base = request.this_node();
         let more = u64::from(request.order.frames());

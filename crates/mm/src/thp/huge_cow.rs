@@ -1,5 +1,6 @@
 //! Linux: do_huge_pmd_wp_page() and do_huge_pmd_wp_page_fallback(), mm/huge_memory.c (v3.9 to v5.7).
-//! Differs: no reference keeps the old page while it is copied, which shows only when the others let go of it meanwhile.
+//! Differs: no reference keeps the old page while it is copied, which shows only if the other processes unmap it
+//! meanwhile.
 //!
 //! A store to a huge page that others map too, or to the huge zero page, gets a huge page of its own;
 //! without one, 512 base pages.
@@ -25,29 +26,29 @@ use crate::{
     thp::{HugeGot, HugeTry, huge_range},
 };
 
-/// The copy of one huge page.
+/// The copy of a huge page.
 #[derive(Clone, Debug)]
 pub(crate) struct HugeCopy {
     vpn: Vpn,
-    /// The PMD entry at the fault; if it is another one later, another task was faster.
+    /// The PMD entry at the fault; if it has changed later, another task was faster.
     was: Pte,
     phase: Phase,
     which: HugeTry,
-    /// Base pages for it, while there is no huge one.
+    /// Base pages for the copy, if there is no huge page.
     pages: Vec<Pfn>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Allocate a huge page, and copy or clear it. Nobody else sees it yet.
+    /// Allocate a huge page, and copy or clear it. No other task sees it yet.
     Huge,
-    /// Map it.
+    /// Map the copy.
     Replace { frame: Pfn },
-    /// There is none: allocate base pages, a run at a time, and copy.
+    /// Allocate base pages, a run at a time, and copy to them.
     Base,
-    /// Map them.
+    /// Map the base pages.
     ReplaceByBase,
-    /// Give them back, a run at a time.
+    /// Free the base pages, a run at a time.
     GiveBack { then: Copied },
 }
 
@@ -58,7 +59,7 @@ pub(crate) enum Copied {
     NotYet,
     /// The store can be tried again.
     Done,
-    /// There was no memory: the page is mapped by base entries now, to copy one of them.
+    /// There was no memory: the PMD is split, so that one base page can be copied.
     PmdSplit,
 }
 
@@ -77,7 +78,7 @@ impl HugeCopy {
         }
     }
 
-    /// The blocks that it holds between two steps.
+    /// The blocks that the copy holds between two steps.
     pub(crate) fn holdings(&self) -> Holdings {
         let huge = match self.phase {
             Phase::Replace { frame } => Some(Held { pfn: frame, order: Order::HUGE }),
@@ -87,7 +88,7 @@ impl HugeCopy {
         Holdings { isolated: huge.into_iter().chain(base).collect(), ..Holdings::default() }
     }
 
-    /// Frees what it holds, all at once.
+    /// Frees the blocks that the copy holds.
     pub(crate) fn abort(&mut self, mm: &mut Mm, cx: &mut Cx) {
         for held in self.holdings().isolated {
             mm.memory.free(cx, held.pfn, held.order);
@@ -110,7 +111,7 @@ impl HugeCopy {
             HugeGot::Frame(frame) => Some(frame),
             HugeGot::Asked => return Copied::NotYet,
             HugeGot::Next(which) => {
-                // It is one allocation (alloc_pages_vma, mm/mempolicy.c, v5.4).
+                // The kernel does both tries in one allocation (alloc_pages_vma, mm/mempolicy.c, v5.4).
                 self.which = which;
                 return self.alloc_huge(mm, space, cx);
             }
@@ -191,7 +192,7 @@ impl HugeCopy {
         Copied::Done
     }
 
-    /// From the last one that was allocated.
+    /// Frees base pages, from the last one that was allocated.
     fn give_back(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx, then: Copied) -> Copied {
         for _ in 0..RUN {
             let Some(frame) = self.pages.pop() else { break };
@@ -205,19 +206,19 @@ impl HugeCopy {
                 space.split_pmd(mm, cx, slot);
                 Copied::PmdSplit
             }
-            // Somebody else has changed it.
+            // Another task has changed the entry.
             _ => Copied::Done,
         }
     }
 
-    /// The old page has one mapping less.
+    /// Counts off the mapping of the old page.
     fn put_old(&self, mm: &mut Mm, cx: &mut Cx) {
         if let Some(folio) = mm.unmap_huge(cx, self.was.pfn()) {
             mm.put_folio(cx, folio);
         }
     }
 
-    /// Where the PMD is, if it still says the same.
+    /// The place of the PMD entry, if it has not changed.
     fn slot(&self, space: &AddressSpace) -> Option<PmdSlot> {
         let slot = space.tables.pmd_slot(self.vpn)?;
         (space.tables.pmd(slot) == Pmd::Huge(self.was)).then_some(slot)

@@ -1,11 +1,10 @@
 //! Linux: mm/khugepaged.c (v6.1), mm/huge_memory.c (v3.9 to v4.7), and a series that was posted for v4.1-rc2.
-//! Differs: anonymous memory only; the entries of a page table stay where they are until the huge page takes their place, as
-//! whoever could look holds the mmap lock or finds the pages isolated; the ranges of an address space are found in its VMAs,
-//! not registered one by one; memory that swapping in needs is not reclaimed for; no builds without NUMA, which before 6.0
-//! allocated ahead.
+//! Differs: anonymous memory only; the entries of a page table stay until the huge page replaces them, as all who could look hold
+//! the mmap lock or find the pages isolated; the ranges of an address space are found in its VMAs, not registered one by one; no
+//! memory is reclaimed to read pages from swap; no builds without NUMA, which before 6.0 allocated ahead.
 //!
-//! One cursor goes through all processes that may have huge pages, a few base pages per wake-up. What looks as if it were in
-//! use becomes a huge page. `avail.rs`, `check_nodes.rs` and `node_thread.rs` are the series: faults leave allocating to
+//! One cursor goes through all processes that may have huge pages, a few base pages per wake-up, and collapses ranges that seem
+//! to be in use. `avail.rs`, `check_nodes.rs` and `node_thread.rs` are the series: faults leave the allocation of huge pages to
 //! khugepaged.
 
 mod avail;
@@ -41,7 +40,7 @@ const HUGE_PAGES: u64 = AddressSpace::HUGE_PAGES;
 /// `/sys/kernel/mm/transparent_hugepage/khugepaged`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KhugepagedSettings {
-    /// Base pages to look at per wake-up (`pages_to_scan`).
+    /// Base pages to scan per wake-up (`pages_to_scan`).
     pub pages_to_scan: u64,
     /// Sleep between wake-ups (`scan_sleep_millisecs`).
     pub scan_sleep: Picos,
@@ -49,11 +48,11 @@ pub struct KhugepagedSettings {
     pub alloc_sleep: Picos,
     /// Base pages of a huge page that need not be mapped (`max_ptes_none`).
     pub max_ptes_none: u32,
-    /// Base pages of a huge page that may be on a swap device, to be read (`max_ptes_swap`, 4.8).
+    /// Base pages of a huge page that may be on a swap device, from which they are read (`max_ptes_swap`, 4.8).
     pub max_ptes_swap: u32,
-    /// Base pages of a huge page that others may map too (`max_ptes_shared`, 5.8).
+    /// Base pages of a huge page that other processes may map too (`max_ptes_shared`, 5.8).
     pub max_ptes_shared: u32,
-    /// Does it reclaim and compact for a huge page (`defrag`)?
+    /// Whether khugepaged reclaims and compacts for a huge page (`defrag`).
     pub defrag: bool,
 }
 
@@ -72,10 +71,10 @@ impl Default for KhugepagedSettings {
     }
 }
 
-/// How khugepaged needs the mmap lock of an address space for its next step.
+/// How khugepaged's next step needs the mmap lock of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeedsLock {
-    /// For read, or it goes on to the next address space (`mmap_read_trylock`).
+    /// For read; if it is taken, khugepaged goes on to the next address space (`mmap_read_trylock`).
     TryRead(SpaceId),
     /// For read.
     Read(SpaceId),
@@ -88,62 +87,62 @@ pub enum NeedsLock {
 pub struct Khugepaged {
     /// The settings of khugepaged.
     pub settings: KhugepagedSettings,
-    /// Huge pages that it has made (`pages_collapsed`).
+    /// Huge pages made (`pages_collapsed`).
     pub pages_collapsed: u64,
-    /// Times that it has passed every process (`full_scans`).
+    /// Rounds over all processes (`full_scans`).
     pub full_scans: u64,
-    /// How many processes were registered so far: the next one's number.
+    /// Number of processes registered so far: the next process gets this number.
     registered: u64,
-    /// The process that it looks at, by number, and where (`khugepaged_scan`).
+    /// The number of the process being scanned, and the page (`khugepaged_scan`).
     cursor: Option<(u64, Vpn)>,
     state: State,
-    /// A fault wants a huge page (`khugepaged_thp_requested`): it does not sleep.
+    /// A fault wants a huge page (`khugepaged_thp_requested`): khugepaged does not sleep.
     is_requested: bool,
-    /// When its sleep would end. Where it spares itself the scan, it looks at processes no sooner, whoever wakes it.
+    /// When its sleep would end. If it spares itself the scan, it scans processes no sooner than that, whatever wakes it.
     due: Time,
     /// A huge page for the next collapse on its node (`hpage`).
     held: Option<Pfn>,
-    /// The node of the last range that should be a huge page (`last_khugepaged_target_node`).
+    /// The node of the last collapsed range (`last_khugepaged_target_node`).
     last_target: Option<NodeId>,
 }
 
-/// One wake-up.
+/// The progress of one wake-up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scan {
-    /// Base pages looked at (`progress`).
+    /// Base pages scanned (`progress`).
     pages: u64,
-    /// Times that it began a round over all processes (`pass_through_head`).
+    /// Number of rounds over all processes that have begun (`pass_through_head`).
     rounds: u32,
-    /// An allocation has failed already.
+    /// An allocation has failed in this wake-up.
     has_failed: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 enum State {
-    /// Nothing is registered: until somebody is.
+    /// khugepaged sleeps until a process is registered.
     #[default]
     Asleep,
     /// Between two wake-ups.
     Waiting,
-    /// The thread looks at processes.
+    /// khugepaged scans processes.
     Scanning(Scan),
-    /// The thread makes a huge page.
+    /// khugepaged collapses a range.
     Collapsing(Scan, Box<Collapse>),
-    /// The thread looks whether nodes have huge pages again.
+    /// khugepaged checks whether nodes have huge pages again.
     Checking(Box<CheckNodes>),
-    /// An allocation failed; the wake-up goes on later.
+    /// An allocation failed; the wake-up goes on after a sleep.
     WaitingForMemory(Scan),
-    /// An allocation failed, and the wake-up is over. It sleeps for that first, and then as after any other.
+    /// An allocation failed, and the wake-up is over. khugepaged sleeps for the failure first, and then as after any wake-up.
     OutOfMemory,
 }
 
 impl Khugepaged {
-    /// Does it sleep, for good or for a while?
+    /// Whether khugepaged sleeps.
     pub fn is_asleep(&self) -> bool {
         matches!(self.state, State::Asleep | State::Waiting | State::WaitingForMemory(_) | State::OutOfMemory)
     }
 
-    /// The blocks that it holds between two steps.
+    /// The blocks that khugepaged holds between two steps.
     pub fn holdings(&self) -> Holdings {
         let mut holdings = match &self.state {
             State::Collapsing(_, collapse) => collapse.holdings(),
@@ -154,14 +153,14 @@ impl Khugepaged {
         holdings
     }
 
-    /// The huge page that it keeps, as it is: for checks.
+    /// The huge page kept for the next collapse: for checks.
     pub(crate) fn raw_held(&self) -> Option<Pfn> {
         self.held
     }
 }
 
 impl Mm {
-    /// A fault wants a huge page (`thp_avail_clear`): khugepaged is woken, or does not go to sleep.
+    /// Wakes khugepaged for a fault that wants a huge page, or keeps it from sleeping (`thp_avail_clear`).
     fn request_of_khugepaged(&mut self) {
         self.khugepaged.is_requested = true;
         if self.khugepaged.is_asleep() {
@@ -191,7 +190,7 @@ impl Mm {
         }
     }
 
-    /// A process has a mapping that may have huge pages (`khugepaged_enter_vma`).
+    /// Registers a process with a mapping that may have huge pages (`khugepaged_enter_vma`).
     pub(crate) fn khugepaged_enter(&mut self, space: &mut AddressSpace) {
         if space.khugepaged.is_some() || self.thp.enabled == ThpEnabled::Never {
             return;
@@ -204,8 +203,8 @@ impl Mm {
         }
     }
 
-    /// Goes on until others may run, or goes to sleep. `has_lock`: whether it holds what [`Mm::khugepaged_needs`] says; it may be
-    /// without only where that was a try.
+    /// Takes a step, or sleeps. `has_lock`: whether it holds the lock of [`Mm::khugepaged_needs`], which it may lack only if that
+    /// is a try.
     pub fn step_khugepaged(&mut self, spaces: &mut Spaces, cx: &mut Cx, has_lock: bool) -> Step<()> {
         match std::mem::take(&mut self.khugepaged.state) {
             State::Asleep => Step::Block(Wait::Queue),
@@ -252,7 +251,7 @@ impl Mm {
         Step::More
     }
 
-    /// `found`: some node has huge pages. If none has, there is nothing to look for.
+    /// Goes on after the check of nodes. If no node has huge pages (`found`), nothing is scanned.
     fn after_check(&mut self, cx: &mut Cx, check: &CheckNodes, found: bool) -> Step<()> {
         if check.scans() && found {
             self.khugepaged.state = State::Scanning(Scan::default());
@@ -266,12 +265,12 @@ impl Mm {
         }
     }
 
-    /// Sleeps before it goes on with what `then` says, but not when somebody has asked for a huge page meanwhile.
+    /// Sleeps before going on with `then`, unless a fault has asked for a huge page meanwhile.
     fn sleep(&mut self, cx: &Cx, then: State, span: Picos) -> Step<()> {
         self.sleep_until(then, cx.now() + span)
     }
 
-    /// The time to sleep after a failed allocation: until the next tick at least, at which the timer of no time fires
+    /// Time to sleep after a failed allocation: at least until the next tick, at which a timer of 0 fires
     /// (`khugepaged_alloc_sleep`, `schedule_timeout`).
     fn alloc_sleep(&self) -> Picos {
         match self.khugepaged.settings.alloc_sleep {
@@ -280,8 +279,8 @@ impl Mm {
         }
     }
 
-    /// Sleeps until the next wake-up. With no time to sleep khugepaged does not sleep: it goes on like any task that has a CPU,
-    /// and pays for its way round (`khugepaged_wait_work`, mm/huge_memory.c, v3.9; mm/khugepaged.c, v6.1).
+    /// Sleeps until the next wake-up. If the time to sleep is 0 khugepaged goes on like any task that has a CPU, and pays for
+    /// another round of its loop (`khugepaged_wait_work`, mm/huge_memory.c, v3.9; mm/khugepaged.c, v6.1).
     fn wait_work(&mut self, cx: &mut Cx) -> Step<()> {
         let span = self.khugepaged.settings.scan_sleep;
         if span > Picos(0) {
@@ -305,7 +304,7 @@ impl Mm {
         }
     }
 
-    /// One range of one process, or on to the next process (`khugepaged_scan_mm_slot`).
+    /// Scans one range of a process, or goes on to the next process (`khugepaged_scan_mm_slot`).
     fn scan(&mut self, spaces: &mut Spaces, cx: &mut Cx, mut scan: Scan, has_lock: bool) -> Step<()> {
         if scan.pages >= self.khugepaged.settings.pages_to_scan {
             return self.end_wake_up(cx, spaces);
@@ -321,7 +320,7 @@ impl Mm {
         scan.pages += 1;
         let id = spaces.registered(number).filter(|_| has_lock);
         let Some(id) = id else {
-            // It has ended, or its lock was not to be had.
+            // The process has ended, or its lock was taken.
             self.next_process(spaces, number);
             self.khugepaged.state = State::Scanning(scan);
             return Step::More;
@@ -347,7 +346,7 @@ impl Mm {
         Step::More
     }
 
-    /// The next range of a process that could be one huge page; each VMA that is passed costs a page.
+    /// The next range of a process that could be one huge page; each VMA that is passed counts as a page.
     fn next_range(&self, space: &AddressSpace, from: Vpn, scan: &mut Scan) -> Option<PageRange> {
         for vma in space.vmas.overlapping(PageRange { start: from, end: EVERYTHING.end }) {
             let at = from.max(vma.start);
@@ -379,7 +378,7 @@ impl Mm {
                 if self.memory.variant().khugepaged_keeps_page {
                     return self.sleep(cx, State::OutOfMemory, alloc_sleep);
                 }
-                // The first time it waits; the second time this wake-up is over.
+                // The first failure of a wake-up waits; the second one ends it.
                 if scan.has_failed {
                     return self.wait_work(cx);
                 }

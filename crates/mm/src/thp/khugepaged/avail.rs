@@ -2,8 +2,8 @@
 //! ("Outsourcing page fault THP allocations to khugepaged", RFC, May 2015; never merged).
 //! Differs: no memory policies, so that a fault tries on the node of its CPU.
 //!
-//! A node on which somebody got no huge page is left alone, by faults and by khugepaged, each by a rule
-//! of its own, until somebody gets one or one is freed.
+//! A node on which a request got no huge page is left alone, by faults and by khugepaged, each by a rule of its own, until a
+//! request gets one or a huge page is freed there.
 
 use memory::{alloc::lent::Shortage, cx::Cx, per_node::PerNode};
 use rules::{gfp::AllocRequest, machine::MachineSpec, variant::ThpRequests};
@@ -11,7 +11,7 @@ use units::NodeId;
 
 use crate::Mm;
 
-/// Which nodes have huge pages, as far as is known. At first all have (`NODE_MASK_ALL`).
+/// The nodes that have huge pages, as far as is known. At first all have (`NODE_MASK_ALL`).
 #[derive(Clone, Debug)]
 pub struct ThpAvail {
     nodes: PerNode<NodeAvail>,
@@ -19,7 +19,7 @@ pub struct ThpAvail {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeAvail {
-    /// A request got none on this node, and since then none was allocated or freed: a bit that is clear.
+    /// A request got no huge page on this node, and none was allocated or freed since: the node's bit is clear.
     is_without: bool,
     /// Faults that have tried since then.
     tries: u64,
@@ -56,7 +56,7 @@ impl Mm {
         self.memory.variant().khugepaged_checks_nodes && !self.has_huge(node)
     }
 
-    /// A request got no huge page on a node (`node_clear`).
+    /// Notes that a request got no huge page on a node (`node_clear`).
     pub(super) fn note_without_huge(&mut self, node: NodeId) {
         self.hear_of_freed(node);
         let known = &mut self.thp_avail.nodes[node];
@@ -65,7 +65,7 @@ impl Mm {
         }
     }
 
-    /// A request got a huge page on a node (`thp_avail_set`).
+    /// Notes that a request got a huge page on a node (`thp_avail_set`).
     pub(super) fn note_huge(&mut self, node: NodeId) {
         self.thp_avail.nodes[node] = NodeAvail::default();
     }
@@ -76,14 +76,14 @@ impl Mm {
         !self.memory.variant().thp_faults_gated || self.has_huge(request.node) || is_answered(cx, request)
     }
 
-    /// A fault tries.
+    /// Counts a fault that tries for a huge page.
     pub(crate) fn count_huge_try(&mut self, cx: &mut Cx, request: &AllocRequest) {
         self.hear_of_freed(request.node);
         let known = &mut self.thp_avail.nodes[request.node];
         known.tries += u64::from(known.is_without && !is_answered(cx, request));
     }
 
-    /// A fault got no huge page on its node, or did not try (`thp_avail_clear` of patches 3 and 4).
+    /// Notes a fault that got no huge page on its node, or did not try (`thp_avail_clear` of patches 3 and 4).
     pub(crate) fn huge_fault_failed(&mut self, node: NodeId) {
         let (gates, requests) = (self.memory.variant().thp_faults_gated, self.memory.variant().thp_faults_request);
         if gates || requests {
@@ -98,7 +98,7 @@ impl Mm {
     }
 }
 
-/// Is this the request that the slow path has an answer to?
+/// Whether the slow path has an answer to this request.
 fn is_answered(cx: &mut Cx, request: &AllocRequest) -> bool {
     cx.memory.given.is_some_and(|given| given.request == *request) || cx.memory.shortage == Shortage::Refused(*request)
 }

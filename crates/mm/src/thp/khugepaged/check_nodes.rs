@@ -1,5 +1,5 @@
 //! Linux: khugepaged_check_nodes() in mm/huge_memory.c, as patch 2 of the series posted for v4.1-rc2 has it.
-//! Differs: where threads of nodes allocate, it only looks.
+//! Differs: if threads of nodes allocate, it only looks.
 
 use memory::{cx::Cx, event::Event, frame::Holdings, step::Step};
 use rules::variant::ThpRequests;
@@ -8,16 +8,16 @@ use units::Order;
 use super::node_alloc::NodeAlloc;
 use crate::{Mm, Spaces};
 
-/// Before khugepaged looks at processes: nodes that had no huge page are asked for one.
+/// The check of nodes that had no huge page, before khugepaged scans processes: each is asked for one.
 #[derive(Clone, Debug)]
 pub(super) struct CheckNodes {
-    /// Does khugepaged look at processes after it?
+    /// Whether khugepaged scans processes after the check.
     scans: bool,
     /// The next node, by position.
     next: usize,
-    /// Some node before it has huge pages.
+    /// A node before `next` has huge pages.
     found: bool,
-    /// Getting one there.
+    /// The allocation on that node.
     alloc: Option<NodeAlloc>,
 }
 
@@ -30,7 +30,7 @@ impl CheckNodes {
         self.scans
     }
 
-    /// A node that has to be asked at most. Done: whether any has huge pages.
+    /// Asks at most one node. Done: whether any node has huge pages.
     pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<bool> {
         if let Some(alloc) = &mut self.alloc {
             let got = match alloc.step(mm, spaces, cx) {

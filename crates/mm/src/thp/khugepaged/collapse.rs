@@ -1,6 +1,7 @@
 //! Linux: collapse_huge_page(), __collapse_huge_page_isolate() and __collapse_huge_page_copy() in mm/khugepaged.c (v6.1), in
 //! mm/huge_memory.c before 4.8 (v4.1).
-//! Differs: pages are isolated and copied a run at a time; a page that has to be read ends this try, as it has since 6.0.
+//! Differs: pages are isolated and copied a run at a time; a page that has to be read from swap ends this try, as it has
+//! since 6.0.
 
 use memory::{
     cost::Cause,
@@ -24,60 +25,60 @@ use crate::{
     swap::{SwapIn, Went},
 };
 
-/// How a collapse ended.
+/// The result of a collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The range is one huge page now.
+    /// The range is a huge page now.
     Collapsed,
-    /// Something has changed, or somebody holds one of the pages. With the huge page, where that is kept.
+    /// The range has changed, or one of its pages has another reference. With the huge page, if that is kept.
     Abandoned(Option<Pfn>),
-    /// There is no huge page.
+    /// There is no huge page to be had.
     NoMemory,
 }
 
-/// Making a huge page of one range of a process.
+/// The collapse of one range of a process into a huge page.
 #[derive(Clone, Debug)]
 pub(super) struct Collapse {
     id: SpaceId,
     range: PageRange,
     node: NodeId,
     phase: Phase,
-    /// Folios of the range, taken off their LRU lists and locked, with whether they were active.
+    /// Isolated and locked folios of the range, each with whether it was active.
     isolated: Vec<(Held, bool)>,
 }
 
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one collapse at a time, in a box")]
 enum Phase {
-    /// 2: take the huge page that was left over, or allocate. Nobody's lock is held.
+    /// 2: take the huge page that was kept, or allocate one. No lock is held.
     Alloc { held: Option<Pfn> },
-    /// 2: the same on the slow path.
+    /// 2: allocate on the slow path.
     SlowAlloc(NodeAlloc),
-    /// Look again, with the lock for read.
+    /// Check the range again, with the lock for read.
     Look { frame: Pfn },
-    /// 3: pages that are on a swap device come back, with the lock for read.
+    /// 3: read pages from swap, with the lock for read.
     SwapIn { frame: Pfn, next: u64, swap_in: SwapIn },
-    /// One of them is being read; then it is over.
+    /// A page is being read; then this try is over.
     GiveUp { frame: Pfn },
-    /// 4, 5, 7: with the lock for write, is it still a range of base pages? The TLB is flushed.
+    /// 4, 5, 7: with the lock for write, check the range once more, and flush the TLB.
     Begin { frame: Pfn },
-    /// 8: take its pages off the lists, from this one on.
+    /// 8: isolate its pages, from this one on.
     Isolate { frame: Pfn, table: TableId, next: u64 },
-    /// 9: copy them and give them back, from this one on.
+    /// 9: copy its pages and free them, from this one on.
     Copy { frame: Pfn, table: TableId, next: u64 },
-    /// 10: the huge page takes their place.
+    /// 10: map the huge page in their place.
     Install { frame: Pfn, table: TableId },
-    /// The collapse is over; nothing is held.
+    /// The collapse is over.
     Over,
 }
 
 impl Collapse {
-    /// `held`: a huge page that was left over.
+    /// A collapse of a range on a node. `held`: a huge page that was kept.
     pub(super) fn new(id: SpaceId, range: PageRange, node: NodeId, held: Option<Pfn>) -> Self {
         Self { id, range, node, phase: Phase::Alloc { held }, isolated: Vec::new() }
     }
 
-    /// The node that its huge page is to be on.
+    /// The node that the huge page comes from.
     pub(super) fn node(&self) -> NodeId {
         self.node
     }
@@ -160,8 +161,9 @@ impl Collapse {
         Step::Done(Ended::Abandoned(None))
     }
 
-    /// `alloc_charge_hpage`; with a page that was left over, `khugepaged_alloc_page` of patch 1. Whether its node has huge
-    /// pages is asked at the end of the look, 512 entries later than it began: a fault may have found that it has none.
+    /// Takes a huge page (`alloc_charge_hpage`; a page that was kept: `khugepaged_alloc_page` of patch 1). Whether the node
+    /// has huge pages is checked at the end of the look, 512 entries after its beginning: a fault may have found meanwhile
+    /// that it has none.
     fn begin_alloc(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, held: Option<Pfn>) -> Step<Ended> {
         if mm.leaves_node_alone(self.node) {
             return Step::Done(Ended::Abandoned(held));
@@ -193,13 +195,13 @@ impl Collapse {
         self.with_huge(mm, frame)
     }
 
-    /// The look with the lock for read came with swapping in (4.8).
+    /// Goes on with the huge page. The check with the lock for read came with reading from swap (4.8).
     fn with_huge(&mut self, mm: &Mm, frame: Pfn) -> Step<Ended> {
         let looks = mm.memory.variant().khugepaged_swaps_in;
         self.later(if looks { Phase::Look { frame } } else { Phase::Begin { frame } })
     }
 
-    /// The table of the range, if it still is one that may become a huge page (`hugepage_vma_revalidate`).
+    /// The page table of the range, if it may still be collapsed (`hugepage_vma_revalidate`).
     fn table(&self, mm: &Mm, spaces: &Spaces) -> Option<TableId> {
         let space = spaces.get(self.id)?;
         let vma = space.vmas.find(self.range.start)?;
@@ -212,7 +214,7 @@ impl Collapse {
         }
     }
 
-    /// Pages that are on a swap device come back, from the `next`-th on (`__collapse_huge_page_swapin`).
+    /// Reads pages from swap, from the `next`-th on (`__collapse_huge_page_swapin`).
     fn swap_in(
         &mut self,
         mm: &mut Mm,
@@ -234,7 +236,7 @@ impl Collapse {
         match swap_in.step(mm, space, cx, (self.vpn(at), Access::Read)) {
             Went::Mapped => self.later(Phase::SwapIn { frame, next: at + 1, swap_in: SwapIn::default() }),
             Went::Waits(until) => {
-                // Nobody waits for a device with the lock held; by then it would have to begin again.
+                // khugepaged does not wait for a device with the lock held; it would have to begin again anyway.
                 self.phase = Phase::GiveUp { frame };
                 Step::Block(Wait::Io { until, cause: Cause::Swap })
             }
@@ -256,7 +258,7 @@ impl Collapse {
         next: u64,
     ) -> Step<Ended> {
         let space = spaces.get(self.id).expect("its lock is held");
-        // All of it is looked at in one hold of the page table's lock, at the first run.
+        // The whole table is checked at the first run, in one hold of its lock.
         if next == 0 && mm.survey_table(cx, space, table, false) == Found::Unsuitable {
             return Self::give_up(mm, cx, frame);
         }
@@ -285,7 +287,7 @@ impl Collapse {
         }
     }
 
-    /// Nothing is collapsed: every page goes back where it was.
+    /// Abandons the collapse: every page goes back where it was.
     fn put_back(&mut self, mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
         self.release_all(mm, cx);
         Self::give_up(mm, cx, frame)
@@ -313,7 +315,7 @@ impl Collapse {
                 let head = mm.folio_head(was.pfn());
                 let is_base = mm.memory.frames.allocated(head) == Some(Order::BASE);
                 if is_base {
-                    // Whoever else maps it finds it on its list again, and its slot can be given up.
+                    // Other processes that map the folio find it on its list again, and its slot can be freed.
                     self.release(mm, cx, head);
                 }
                 if let Some(folio) = mm.unmap_base(cx, was.pfn()) {
@@ -328,19 +330,19 @@ impl Collapse {
         if end < HUGE_PAGES {
             return self.later(Phase::Copy { frame, table, next: end });
         }
-        // Huge folios of which the range mapped a part, and others map the rest.
+        // Huge folios of which the range mapped only a part; others map the rest.
         self.release_all(mm, cx);
         self.later(Phase::Install { frame, table })
     }
 
-    /// All folios that are still isolated go back to their lists (`release_pte_pages`).
+    /// Puts all isolated folios back on their lists (`release_pte_pages`).
     fn release_all(&mut self, mm: &mut Mm, cx: &mut Cx) {
         for (held, is_active) in self.isolated.drain(..) {
             release_page(mm, cx, held.pfn, is_active);
         }
     }
 
-    /// A folio goes back to its list.
+    /// Puts a folio back on its list.
     fn release(&mut self, mm: &mut Mm, cx: &mut Cx, head: Pfn) {
         let place = self.isolated.iter().position(|(held, _)| held.pfn == head).expect("it was isolated");
         let (_, is_active) = self.isolated.swap_remove(place);
@@ -359,7 +361,7 @@ impl Collapse {
     }
 }
 
-/// A folio goes back to its list (`release_pte_page`).
+/// Unlocks a folio and puts it back on its list (`release_pte_page`).
 fn release_page(mm: &mut Mm, cx: &mut Cx, head: Pfn, is_active: bool) {
     mm.unlock_folio(cx, head);
     if mm.memory.variant().migrate_through_batch {

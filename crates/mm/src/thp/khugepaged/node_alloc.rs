@@ -8,7 +8,7 @@ use units::{NodeId, Order, Pfn};
 
 use crate::{Mm, Spaces, slow::AllocControl};
 
-/// One huge page of one node, with as much effort as khugepaged may take.
+/// The allocation of a huge page on one node, with as much effort as khugepaged may make.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, in the box of whoever allocates")]
 pub(super) enum NodeAlloc {
@@ -27,7 +27,7 @@ impl NodeAlloc {
         Self::Fast(AllocRequest { reclaims, no_retry, ..light })
     }
 
-    /// Done with a block that nobody else sees, or nothing.
+    /// Takes a step; done with an isolated block, or with none.
     pub(super) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Option<Pfn>> {
         let got = match self {
             // Steps of kernel threads ask for nothing: they take the slow path themselves.

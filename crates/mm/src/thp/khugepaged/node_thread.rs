@@ -1,6 +1,6 @@
 //! Linux: none; an idea at the end of the cover letter of "Outsourcing page fault THP allocations to khugepaged" (May 2015):
 //! "if each node had own khugepaged just for the THP allocation work".
-//! Differs: nobody wrote it; it does what khugepaged_check_nodes() of that series does, for one node.
+//! Differs: there is no such code; it does what khugepaged_check_nodes() of that series does, for one node.
 
 use memory::{
     cx::Cx,
@@ -13,28 +13,28 @@ use units::{NodeId, Order};
 use super::node_alloc::NodeAlloc;
 use crate::{Mm, Spaces, thp::ThpEnabled};
 
-/// The thread of a node that allocates huge pages when faults ask for them, so that there are some for the next faults.
+/// The thread of a node that allocates huge pages when faults ask for them, so that the next faults find some.
 #[derive(Clone, Debug, Default)]
 pub struct ThpThread {
     alloc: Option<Box<NodeAlloc>>,
-    /// A fault wants a huge page: it does not sleep.
+    /// A fault wants a huge page: the thread does not sleep.
     is_requested: bool,
 }
 
 impl ThpThread {
-    /// Has it nothing to do?
+    /// Whether the thread has nothing to do.
     pub fn is_idle(&self) -> bool {
         self.alloc.is_none()
     }
 
-    /// The blocks that it holds between two steps.
+    /// The blocks that the thread holds between two steps.
     pub fn holdings(&self) -> Holdings {
         self.alloc.as_ref().map_or_else(Holdings::default, |alloc| alloc.holdings())
     }
 }
 
 impl Mm {
-    /// A fault wants a huge page of a node.
+    /// Wakes the thread of a node for a fault that wants a huge page.
     pub(super) fn request_of_thread(&mut self, node: NodeId) {
         let thread = &mut self.thp_threads[node];
         thread.is_requested = true;
@@ -43,7 +43,7 @@ impl Mm {
         }
     }
 
-    /// Goes on until others may run, or goes to sleep: until a fault asks, or as long as khugepaged sleeps after a failure.
+    /// Takes a step, or sleeps: until a fault asks, or after a failure as long as khugepaged would.
     pub fn step_thp_thread(&mut self, spaces: &mut Spaces, cx: &mut Cx, node: NodeId) -> Step<()> {
         let Some(mut alloc) = self.thp_threads[node].alloc.take() else {
             self.thp_threads[node].is_requested = false;

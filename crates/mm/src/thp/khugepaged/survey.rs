@@ -1,6 +1,6 @@
 //! Linux: hpage_collapse_scan_pmd() and hpage_collapse_find_target_node() in mm/khugepaged.c (v6.1), khugepaged_scan_pmd(),
 //! khugepaged_scan_abort() and khugepaged_find_target_node() in mm/huge_memory.c (v4.1).
-//! Differs: without zone reclaim, how far nodes are from each other ends no scan.
+//! Differs: without zone reclaim, the distance of nodes ends no scan.
 
 use memory::{cx::Cx, frame::FrameFlag, primitive};
 use rules::variant::CollapseTarget;
@@ -20,7 +20,7 @@ use crate::{
 /// The result of looking at one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The range should be a huge page, on this node.
+    /// The range should be collapsed, on this node.
     Suitable(NodeId),
     Unsuitable,
 }
@@ -33,7 +33,7 @@ struct Survey {
     present: u32,
     shared: u32,
     swapped: u32,
-    /// The survey is for a scan, and not for a second look before the collapse.
+    /// The survey is for a scan, not for the second check before the collapse.
     is_scan: bool,
     is_writable: bool,
     referenced: u32,
@@ -42,7 +42,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Looks at one entry; false when the range cannot become a huge page (`hpage_collapse_scan_pmd`).
+    /// Looks at one entry; false if the range cannot be collapsed (`hpage_collapse_scan_pmd`).
     fn look(&mut self, mm: &Mm, pte: Pte) -> bool {
         let settings = &mm.khugepaged.settings;
         if pte.swap_slot().is_some() {
@@ -75,7 +75,8 @@ impl Survey {
             && !mm.is_pinned(head)
     }
 
-    /// Half of the pages are on a node that has no huge page: nothing can come of it (`khugepaged_scan_abort` of the series).
+    /// Whether half of the pages are on a node that has no huge page, so that a collapse would fail (`khugepaged_scan_abort`
+    /// of the series).
     fn is_left_alone(&self, mm: &Mm, node: NodeId) -> bool {
         let half = |(known, count): &(NodeId, u32)| *known == node && u64::from(*count) == HUGE_PAGES / 2;
         self.is_scan && mm.leaves_node_alone(node) && self.nodes.iter().any(half)
@@ -88,9 +89,9 @@ impl Survey {
         }
     }
 
-    /// After the last entry (`hpage_collapse_find_target_node`). `last`: the node that was chosen before.
+    /// The result after the last entry (`hpage_collapse_find_target_node`). `last`: the node that was chosen before.
     fn verdict(&self, by: CollapseTarget, last: Option<NodeId>) -> Found {
-        // What is read from a device for it should be worth it.
+        // Pages should only be read from swap for a range that is worth it.
         let is_cold = self.swapped > 0 && u64::from(self.referenced) < HUGE_PAGES / 2;
         if !self.is_writable || self.referenced == 0 || is_cold {
             return Found::Unsuitable;
@@ -108,7 +109,7 @@ impl Survey {
 }
 
 impl Mm {
-    /// 2: should this range be a huge page?
+    /// 2: decides whether this range should be collapsed.
     pub(super) fn survey(&mut self, cx: &mut Cx, space: &AddressSpace, range: PageRange) -> Found {
         let Pmd::Table(table) = space.tables.pmd_of(range.start) else { return Found::Unsuitable };
         let found = self.survey_table(cx, space, table, true);
@@ -118,7 +119,7 @@ impl Mm {
         found
     }
 
-    /// Looks at the pages of a page table; `is_scan`: not a second look before the collapse.
+    /// Looks at the pages of a page table; `is_scan`: not the second check before the collapse.
     pub(super) fn survey_table(&self, cx: &mut Cx, space: &AddressSpace, table: TableId, is_scan: bool) -> Found {
         let mut survey = Survey { is_scan, ..Survey::default() };
         let mut ptes = space.tables.ptes(table).iter().zip(1..);
