@@ -1,11 +1,11 @@
 //! Linux: virt/kvm/kvm_main.c, do_huge_pmd_anonymous_page() and zap_huge_pmd() of the host's kernel (v5.5 to v6.1).
-//! Differs: a host without a kernel is a state for each page of the guest's memory; it knows no shortage and no other guests.
-//! Of one with a kernel, the caller that steps both does the work listed here.
+//! Differs: a host without a kernel is only a state for each page of the guest's memory; it has no shortage and no other
+//! guests. For a host with a kernel, the caller that steps both kernels does the work listed here.
 //!
-//! A guest's memory is made of pages of a process of the host, which come with the guest's first access to each
-//! and go when the guest reports them. An access is taken to be where a block is allocated, or where a page is copied to: next
-//! to all of what is allocated is written at once. A host with a kernel, which may swap, also hears where user code goes
-//! through what is mapped; not of what the guest's kernel reads again.
+//! A guest's memory is backed by pages of a process on the host, which come with the guest's first access to each and go when
+//! the guest reports them. An access is assumed when a block is allocated, or a page is copied to: nearly all allocated memory
+//! is written at once. A host with a kernel, which may swap, also sees accesses of user code to mapped pages; later reads of
+//! the guest's kernel are not modelled.
 
 use rules::gfp::AllocRequest;
 use serde::Serialize;
@@ -23,23 +23,23 @@ pub enum Discard {
     Free,
 }
 
-/// A host, as a guest's machine file has it.
+/// A host, as described in a guest's machine file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostSpec {
-    /// The largest pages that it backs the guest with.
+    /// The largest pages that the host backs the guest with.
     pub page: Order,
     /// How the host discards reported pages.
     pub discard: Discard,
 }
 
-/// The backing of the frames of one huge page of the guest.
+/// The backing of a region: the frames of one huge page of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Region {
     /// Nothing (`pmd_none`).
     Nothing,
     /// A huge page.
     Huge,
-    /// A page table, which says it frame by frame.
+    /// A page table, which backs frame by frame.
     Table,
 }
 
@@ -48,18 +48,18 @@ enum Region {
 pub enum Host {
     /// Pages without a kernel that owns them.
     Pages(Backing),
-    /// A kernel, which has to hear of this.
+    /// A host with a kernel, and the work for it.
     Kernel(HostWork),
 }
 
 /// Work that a guest leaves to its host's kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostWork {
-    /// Blocks that the guest has accessed, backed or not, in their order.
+    /// Blocks that the guest has accessed, in order, whether backed or not.
     pub accessed: Vec<Held>,
-    /// Blocks that it has reported, and waits until they are given back.
+    /// Blocks that the guest has reported; it waits until they are freed.
     pub reported: Vec<Held>,
-    /// A huge page of the guest that was found to be one of the host's.
+    /// The huge page of the guest that was last found to be a huge page of the host.
     known: Option<u32>,
 }
 
@@ -79,21 +79,21 @@ pub enum HostMistake {
 pub struct Backing {
     spec: HostSpec,
     regions: Vec<Region>,
-    /// A bit for each frame: it is backed. Of regions with a page table only.
+    /// One bit for each frame: it is backed. Only for regions with a page table.
     frames: Vec<u64>,
-    /// A bit for each frame: the host has given it back.
+    /// One bit for each frame: the host has taken it back.
     given_back: Vec<u64>,
     /// Frames that are backed.
     pub resident: u64,
     /// Frames that the host has yet to clear before the CPU that has accessed them goes on, and one of them.
     to_clear: (u64, Pfn),
-    /// How often all CPUs have to leave the guest, so that none uses what was given back.
+    /// Number of times that all CPUs have to leave the guest, so that none uses a page that was taken back.
     flushes: u64,
     /// A rule that is broken, for tests.
     pub mistake: Option<HostMistake>,
 }
 
-/// Frames of a region, and those that one word of a bitmap has.
+/// Frames of a region, and frames in one word of a bitmap.
 const REGION: u32 = Order::HUGE.frames();
 const WORD: u32 = u64::BITS;
 
@@ -131,7 +131,7 @@ impl Backing {
         }
     }
 
-    /// Is a frame backed?
+    /// Whether a frame is backed.
     #[inline]
     pub fn has(&self, pfn: Pfn) -> bool {
         match self.regions[(pfn.0 / REGION) as usize] {
@@ -156,7 +156,7 @@ impl Backing {
         self.spec.discard == discard
     }
 
-    /// The guest accesses a frame (`__do_huge_pmd_anonymous_page`, `do_anonymous_page`).
+    /// Backs a frame that the guest accesses (`__do_huge_pmd_anonymous_page`, `do_anonymous_page`).
     fn access(&mut self, pfn: Pfn, faulted: &mut Faulted) {
         if self.has(pfn) {
             return;
@@ -179,8 +179,8 @@ impl Backing {
         }
     }
 
-    /// Gives a block back that the guest has reported; how many of its frames went (`zap_huge_pmd`, `zap_pte_range`). A huge
-    /// page that goes in part falls apart.
+    /// Discards a block that the guest has reported; returns the number of frames freed (`zap_huge_pmd`, `zap_pte_range`). A
+    /// huge page that is freed in part is split.
     fn discard(&mut self, pfn: Pfn, order: Order) -> u64 {
         if self.spec.discard == Discard::Free {
             return 0;
@@ -241,7 +241,8 @@ impl Memory {
         self.host = Some(Box::new(Host::Pages(backing)));
     }
 
-    /// Makes this memory that of a guest whose host has a kernel. Memory in use was accessed, so the host hears of that first.
+    /// Makes this memory that of a guest whose host has a kernel. Memory in use counts as accessed, so the host backs it
+    /// first.
     pub fn attach_host_kernel(&mut self) {
         let free = self.free_regions();
         let used = (0..self.frames.len() / REGION).filter(|region| !free[*region as usize]);
@@ -277,7 +278,7 @@ impl Memory {
         matches!(self.host.as_deref(), Some(Host::Kernel(_)))
     }
 
-    /// Has the host's kernel something to do?
+    /// Whether there is work for the host's kernel.
     #[inline]
     pub fn has_host_work(&self) -> bool {
         match self.host.as_deref() {
@@ -286,14 +287,14 @@ impl Memory {
         }
     }
 
-    /// The host has backed a block with huge pages: there is no other look while only the last of them is accessed.
+    /// Notes that the host has backed a block with huge pages: accesses to the last of them need no further look.
     pub fn note_backed_huge(&mut self, last: Pfn) {
         if let Some(Host::Kernel(work)) = self.host.as_deref_mut() {
             work.known = Some(last.0 / REGION);
         }
     }
 
-    /// Takes the work that this guest has left to its host's kernel.
+    /// Takes the work that this guest has for its host's kernel.
     pub fn take_host_work(&mut self) -> HostWork {
         match self.host.as_deref_mut() {
             Some(Host::Kernel(work)) => std::mem::take(work),
@@ -306,11 +307,11 @@ impl Memory {
         self.zones.iter().any(|zone| pfn >= zone.start && u64::from(pfn.0 - zone.start.0) < zone.present)
     }
 
-    /// The huge pages of the machine's memory that are free from end to end, and were not written to.
+    /// Marks the regions of the machine that are wholly free and were never written to.
     fn free_regions(&self) -> Vec<bool> {
         let mut free = vec![false; (self.frames.len() / REGION) as usize];
         if self.on_free != OnFree::Nothing {
-            // All of it was written at boot.
+            // All memory was written at boot.
             return free;
         }
         for pfn in (0..self.frames.len()).step_by(REGION as usize).map(Pfn) {
@@ -324,7 +325,7 @@ impl Memory {
         free
     }
 
-    /// Frames of this guest that its host backs; none where it is no guest.
+    /// Frames of this guest that its host backs; none if this is not a guest.
     pub fn host_resident(&self) -> Option<u64> {
         match self.host.as_deref() {
             Some(Host::Pages(backing)) => Some(backing.resident),
@@ -332,7 +333,7 @@ impl Memory {
         }
     }
 
-    /// A guest accesses a block: the host backs what it does not back yet, while the guest's CPU stands still.
+    /// Accesses a block in a guest: the host backs what is not backed yet, while the guest's CPU waits.
     #[inline]
     pub fn access_through_host(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
         if self.host.is_some() {
@@ -347,7 +348,7 @@ impl Memory {
             Host::Kernel(work) if work.known == Some(pfn.0 / REGION) && order <= Order::HUGE => return,
             Host::Kernel(work) => {
                 work.accessed.push(Held { pfn, order });
-                // The host looks at it before more is accessed.
+                // The host looks at it before more memory is accessed.
                 return cx.cut();
             }
         };
@@ -371,14 +372,14 @@ impl Memory {
         }
     }
 
-    /// Has the host frames to clear for the CPU that has taken this step? Only where memory has a limit, so that others have
-    /// their part of it meanwhile.
+    /// Whether the host has frames to clear for the CPU of this step. Only if memory has a bandwidth limit, so that others
+    /// have their part of it meanwhile.
     #[inline]
     pub fn has_host_clears(&self) -> bool {
         matches!(self.host.as_deref(), Some(Host::Pages(backing)) if backing.to_clear.0 > 0)
     }
 
-    /// How many that are; they are no longer this guest's affair.
+    /// Takes the number of frames that the host has to clear.
     pub fn take_host_clears(&mut self) -> u64 {
         match self.host.as_deref_mut() {
             Some(Host::Pages(backing)) => std::mem::take(&mut backing.to_clear.0),
@@ -386,13 +387,13 @@ impl Memory {
         }
     }
 
-    /// Has the host given something back since this was last asked? (`kvm_flush_remote_tlbs`)
+    /// Whether the host has taken pages back since this was last asked (`kvm_flush_remote_tlbs`).
     #[inline]
     pub fn has_host_flushes(&self) -> bool {
         matches!(self.host.as_deref(), Some(Host::Pages(backing)) if backing.flushes > 0)
     }
 
-    /// How often each CPU of the guest leaves it for that.
+    /// Takes the number of times that each CPU has to leave the guest for that.
     pub fn take_host_flushes(&mut self) -> u64 {
         match self.host.as_deref_mut() {
             Some(Host::Pages(backing)) => std::mem::take(&mut backing.flushes),
@@ -400,7 +401,7 @@ impl Memory {
         }
     }
 
-    /// The host clears so many of the frames that it has to.
+    /// Clears up to `most` of the frames that the host has to clear.
     fn clear_by_host(&mut self, cx: &mut Cx<'_>, most: u64) {
         let Some(Host::Pages(backing)) = self.host.as_deref_mut() else { return };
         let (left, pfn) = backing.to_clear;
@@ -409,7 +410,7 @@ impl Memory {
         self.clear_for_guest(cx, pfn, frames);
     }
 
-    /// The host clears one of the frames that [`Self::take_host_clears`] has told of.
+    /// Clears one of the frames that [`Self::take_host_clears`] returned.
     pub fn clear_one_by_host(&mut self, cx: &mut Cx<'_>) {
         let Some(Host::Pages(backing)) = self.host.as_deref() else { return };
         let pfn = backing.to_clear.1;

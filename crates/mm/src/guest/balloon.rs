@@ -1,10 +1,11 @@
 //! Linux: drivers/virtio/virtio_balloon.c (v4.18 to v6.1).
 //! Differs: compaction does not move its pages (as without CONFIG_BALLOON_COMPACTION); MemTotal keeps what it holds; who takes
-//! pages out does not wait for the worker's lock (`balloon_lock`); a work item is a kernel thread of its own.
+//! Differs: compaction does not move its pages (as without CONFIG_BALLOON_COMPACTION); MemTotal includes the balloon's pages;
+//! deflation for a task does not wait for the worker's lock (`balloon_lock`); the work item is a kernel thread of its own.
 //!
-//! A balloon takes memory from a guest for its host: pages are allocated one by one, the host is told of up to 256 of them at a
-//! time and gives each back, which breaks its huge pages; and the other way round. How large it shall be, an operator outside
-//! says, whose orders are known beforehand.
+//! A balloon takes memory from a guest for its host: it allocates pages one by one, and tells the host of up to 256 of them at a
+//! time. The host frees each page, which splits its huge pages. Deflation is the reverse. An operator outside sets the balloon's
+//! size, in orders that are known beforehand.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,26 +25,26 @@ use units::{Frames, Order, Pfn, Picos, Time};
 
 use crate::{Mm, Spaces, slow::AllocControl};
 
-/// The gauge of pages that it holds.
+/// Name of the gauge of pages in the balloon.
 pub const GAUGE: &str = "sim_balloon_pages";
-/// Pages that the device is told of at a time.
+/// Most pages that the device is told of at a time.
 // VIRTIO_BALLOON_ARRAY_PFNS_MAX, drivers/virtio/virtio_balloon.c (v6.1).
 const ARRAY: usize = 256;
-/// How long it rests when there is no page for it (`fill_balloon`, v6.1).
+/// Pause of the balloon when no page is free for it (`fill_balloon`, v6.1).
 const REST: Picos = Picos::from_micros(200_000);
-/// Pages that a step takes, or gives back.
+/// Pages that one step takes, or gives back.
 const RUN: usize = 32;
-/// Time of the device for an array, and for each page of it. From 7 GiB in 4,126 ms: 68.3 % for sending, 25.1 % for
-/// finding and giving back pages ("Virtio-balloon Enhancement", a version posted in July 2017).
+/// Time of the device for an array, and for each of its pages. From 7 GiB in 4,126 ms: 68.3 % for sending, 25.1 % for finding
+/// and freeing pages ("Virtio-balloon Enhancement", a version posted in July 2017).
 const SENDING: Picos = Picos::from_nanos(393_000);
 const GIVING_BACK: Picos = Picos::from_nanos(564);
 
-/// Memory that a guest shall be left with.
+/// The memory that an order leaves to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// So much of its memory (QEMU's command `balloon`).
+    /// This much memory (QEMU's command `balloon`).
     Memory(Frames),
-    /// Memory in use when the balloon comes, so much beside it, a tenth of both, and all High marks.
+    /// The memory in use when the balloon comes, this much beside it, a tenth of the sum, and all High marks.
     Use(Frames),
 }
 
@@ -52,14 +53,14 @@ pub enum Leaves {
 pub struct Before {
     /// Frames that exist.
     pub exist: Frames,
-    /// Those of them that are free.
+    /// Frames that are free.
     pub free: Frames,
     /// The High marks of all zones.
     pub high: Frames,
 }
 
 impl Leaves {
-    /// Pages that the balloon takes, so that this is left.
+    /// Pages that the balloon takes so that the guest is left with this memory.
     pub fn taken(self, before: Before) -> Frames {
         let left = match self {
             Self::Memory(frames) => frames.0,
@@ -69,61 +70,61 @@ impl Leaves {
     }
 }
 
-/// An operator's orders to a balloon: from each time on, counted from when it comes, earliest first, the guest is left with so
-/// much.
+/// An operator's orders to a balloon, earliest first: from each time on, counted from when the balloon comes, the guest is left
+/// with this memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BalloonSpec {
     /// All orders.
     pub orders: Vec<(Picos, Leaves)>,
-    /// May the guest take pages back when it needs them (`deflate-on-oom`)?
+    /// Whether the guest may take pages back when it needs them (`deflate-on-oom`).
     pub deflate_on_oom: bool,
 }
 
-/// Pages that are taken out of the balloon for a task, of which the device hears first.
+/// Pages that are taken out of the balloon for a task; the device is told first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leak(u32);
 
 /// The device's driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Balloon {
-    /// From when on it shall hold how many pages (`num_pages`); those of the past are no more here.
+    /// The number of pages wanted from each time on (`num_pages`); past orders are dropped.
     orders: VecDeque<(Time, usize)>,
     target: usize,
-    /// Pages that the work item has yet to bring in or out; once there are none, it looks again only at the next order.
+    /// Pages that the work item still has to take or give back; at 0 it waits for the next order.
     left: usize,
-    /// Pages that it holds, in the order in which they came.
+    /// Pages in the balloon, in the order in which they came.
     pages: Vec<Pfn>,
-    /// Pages on their way in or out, of which the device hears next, or has heard.
+    /// Pages on their way in or out that the device is told of next, or was told of.
     array: Vec<Pfn>,
     stage: Stage,
-    /// When pages are taken out beside the orders.
+    /// The trigger that takes pages out of the balloon beside the orders.
     deflates: BalloonDeflates,
-    /// Pages that are being taken out, by whom.
+    /// Pages that are being taken out, by the number of the leak.
     leaks: BTreeMap<u32, Vec<Pfn>>,
     last_leak: u32,
-    /// The one for want of memory: there is one at a time (`oom_lock`).
+    /// The leak for the OOM killer: there is one at a time (`oom_lock`).
     oom_leak: Option<Leak>,
 }
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Which way now (`update_balloon_size_func`)?
+    /// Compare the number of pages with the order (`update_balloon_size_func`).
     Look,
-    /// In, until there are so many in the array (`fill_balloon`).
+    /// Allocate pages until the array has this many (`fill_balloon`).
     Fill(usize),
     /// As `Fill`, where a page has to be made free.
     Reclaim(usize, Box<AllocControl>),
-    /// There was none.
+    /// Pause, as no page was free.
     Rest(Time),
-    /// The device knows of all in the array: they are the guest's again (`leak_balloon`).
+    /// Free the array's pages, of which the device was told (`leak_balloon`).
     Release,
 }
 
 impl Mm {
-    /// A guest gets a balloon, empty.
+    /// Gives a guest an empty balloon.
     ///
     /// # Panics
-    /// When its host has a kernel, which would not hear of it.
+    /// When the host has a kernel of its own, which does not support balloons.
     pub fn add_balloon(&mut self, spec: &BalloonSpec, now: Time) {
         assert!(!self.memory.has_host_kernel(), "the host gives pages back at once");
         let before = Before {
@@ -150,23 +151,23 @@ impl Mm {
         self.memory.tell(News::Woken(Daemon::Balloon, units::NodeId(0)));
     }
 
-    /// Is there one?
+    /// Whether the guest has a balloon.
     pub fn has_balloon(&self) -> bool {
         self.balloon.is_some()
     }
 
-    /// Pages that it holds, those on their way in or out too; none where there is no balloon.
+    /// Pages in the balloon, including those on their way in or out; none if there is no balloon.
     pub fn balloon_pages(&self) -> Option<u64> {
         let leaking = |balloon: &Balloon| balloon.leaks.values().map(Vec::len).sum::<usize>();
         self.balloon.as_ref().map(|balloon| (balloon.pages.len() + balloon.array.len() + leaking(balloon)) as u64)
     }
 
-    /// Has it nothing to do but to wait for an order, or for memory?
+    /// Whether the balloon only waits for an order, or for memory.
     pub fn is_balloon_idle(&self) -> bool {
         self.balloon.as_ref().is_none_or(|balloon| matches!(balloon.stage, Stage::Look | Stage::Rest(_)))
     }
 
-    /// Pages that the balloon holds, which are on no list that others see.
+    /// Pages of the balloon: they are on no list of the guest.
     pub fn balloon_holdings(&self) -> Holdings {
         let Some(balloon) = &self.balloon else { return Holdings::default() };
         let of = |pfn: &Pfn| Held { pfn: *pfn, order: Order::BASE };
@@ -179,7 +180,7 @@ impl Mm {
         holdings
     }
 
-    /// Takes a step of the work item: it goes on until others may run, or the device has something to do.
+    /// Takes a step of the work item, until others may run or the device has something to do.
     pub fn step_balloon(&mut self, spaces: &mut Spaces, cx: &mut Cx<'_>) -> Step<()> {
         let Some(mut balloon) = self.balloon.take() else { return Step::Block(Wait::Queue) };
         let step = balloon.step(self, spaces, cx);
@@ -187,7 +188,7 @@ impl Mm {
         step
     }
 
-    /// Takes a page of the guest that is not accessed: its host hears of it only later.
+    /// Allocates a page for the balloon without accessing it: its host is told of it only later.
     fn alloc_for_balloon(&mut self, cx: &mut Cx<'_>, request: &AllocRequest) -> Option<Pfn> {
         // Steps of kernel threads ask for nothing: they take the slow path themselves.
         self.memory.alloc_unaccessed(cx, request).ok()
@@ -197,7 +198,7 @@ impl Mm {
 // ---- Pages that the guest takes back by itself
 
 impl Mm {
-    /// Pages that a shrinker could have out of the balloon (`virtio_balloon_shrinker_count`).
+    /// Pages that the shrinker could take out of the balloon (`virtio_balloon_shrinker_count`).
     pub(crate) fn count_balloon(&self) -> u64 {
         match self.balloon.as_deref() {
             Some(balloon) if balloon.deflates == BalloonDeflates::Shrinker => balloon.pages.len() as u64,
@@ -205,7 +206,8 @@ impl Mm {
         }
     }
 
-    /// Takes so many pages out of the balloon, and waits until the device knows of them (`leak_balloon`); none when it is empty.
+    /// Takes up to `most` pages out of the balloon, and waits until the device knows of them (`leak_balloon`); none if it is
+    /// empty.
     pub(crate) fn begin_leak(&mut self, cx: &mut Cx<'_>, most: u64) -> Option<(Leak, Wait)> {
         let balloon = self.balloon.as_mut()?;
         let has = balloon.pages.len();
@@ -218,7 +220,7 @@ impl Mm {
         Some((Leak(balloon.last_leak), device(cx, Picos(0))))
     }
 
-    /// The device knows of them: they are the guest's again.
+    /// Frees these pages in the guest, now that the device knows of them.
     pub(crate) fn end_leak(&mut self, cx: &mut Cx<'_>, leak: Leak) {
         let balloon = self.balloon.as_mut().expect("pages come out of one");
         let pages = balloon.leaks.remove(&leak.0).expect("a leak ends once");
@@ -226,7 +228,7 @@ impl Mm {
         self.release_from_balloon(cx, pages);
     }
 
-    /// Memory is out: can a balloon give some? The device is busy with it until then.
+    /// Takes pages out of the balloon instead of calling the OOM killer, if the rule says so. Returns the wait for the device.
     pub(crate) fn begin_leak_on_oom(&mut self, cx: &mut Cx<'_>) -> Option<(Leak, Wait)> {
         let balloon = self.balloon.as_ref().filter(|balloon| balloon.deflates == BalloonDeflates::OnOom)?;
         assert_eq!(balloon.oom_leak, None, "one at a time");
@@ -235,7 +237,7 @@ impl Mm {
         Some((leak, wait))
     }
 
-    /// Are pages taken out for want of memory just now?
+    /// Whether such a leak is under way.
     pub(crate) fn is_leaking_on_oom(&self) -> bool {
         self.balloon.as_ref().is_some_and(|balloon| balloon.oom_leak.is_some())
     }
@@ -279,7 +281,7 @@ impl Balloon {
         Step::More
     }
 
-    /// Looks at the newest order, and how far it is from that.
+    /// Applies the newest order that is due, and sets the number of pages to take or give back.
     fn look(&mut self, cx: &mut Cx<'_>) -> Step<()> {
         while let Some((_, target)) = self.orders.pop_front_if(|(at, _)| *at <= cx.now()) {
             self.target = target;
@@ -287,13 +289,13 @@ impl Balloon {
         }
         let has = self.pages.len();
         if self.left > 0 {
-            // Others may have taken some out meanwhile (`towards_target`).
+            // Others may have taken pages out meanwhile (`towards_target`).
             self.left = self.target.abs_diff(has);
         }
         match self.orders.front() {
             _ if self.left > 0 && has < self.target => self.later(Stage::Fill(ARRAY.min(self.left))),
             _ if self.left > 0 => {
-                // The newest first (`balloon_page_list_dequeue`). The device is told before the pages may be used.
+                // The newest pages first (`balloon_page_list_dequeue`). The device is told before the pages may be used.
                 let count = ARRAY.min(self.left);
                 self.array = self.pages.split_off(has - count);
                 self.left -= count;
@@ -325,19 +327,19 @@ impl Balloon {
         self.array.push(pfn);
     }
 
-    /// Takes the page that reclaim got, if it got one.
+    /// Adds the page that was allocated to the array; pauses if there was none.
     fn take(&mut self, mm: &mut Mm, cx: &mut Cx<'_>, want: usize, got: Option<Pfn>) -> Step<()> {
         if let Some(pfn) = got {
             self.hold(mm, cx, pfn);
             return self.later(Stage::Fill(want));
         }
-        // "Out of puff!" it says. What it has got is the host's after the rest.
+        // "Out of puff!" says the kernel. The pages allocated so far go to the host after the pause.
         let until = cx.now() + REST;
         self.stage = Stage::Rest(until);
         Step::Block(Wait::Until(until))
     }
 
-    /// The device hears of all in the array, and the host gives them back.
+    /// Tells the device of all pages in the array; the host frees them.
     fn tell(&mut self, mm: &mut Mm, cx: &mut Cx<'_>) -> Step<()> {
         let count = self.array.len();
         self.left -= count;
@@ -361,7 +363,7 @@ fn wait(cx: &mut Cx<'_>, more: Picos) -> Step<()> {
     Step::Block(device(cx, more))
 }
 
-/// Until the device is done with an array. It takes no time where a report takes none: there instructions are counted.
+/// The wait until the device is done with an array. No time if reports are free of charge, as when instructions are counted.
 fn device(cx: &mut Cx<'_>, more: Picos) -> Wait {
     let takes = if cx.price(Work::HostReport) == Picos(0) { Picos(0) } else { SENDING + more };
     cx.count(Event::SimHostGivesBackNs, takes.as_nanos());

@@ -1,6 +1,6 @@
 //! Linux: none.
-//! Differs: mistakes that a test seeds in the rules of free page reporting, to see that its checks catch them. Each is the
-//! kind that lets a host drop what its guest has written, or keep what it could have.
+//! Differs: mistakes that a test makes in free page reporting, to see that its checks catch them. Each would let a host
+//! drop contents that its guest has written, or keep pages that it could free.
 
 use memory::{
     backing::{Host, HostMistake},
@@ -14,43 +14,43 @@ use crate::{
     guest::reporting::{Pass, Reporting},
 };
 
-/// A rule that is broken.
+/// A rule that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// Blocks stay on their lists while they are reported.
     LeavesOnList,
-    /// Blocks are on their lists again before the host is done with them.
+    /// Blocks return to their lists before the host is done with them.
     PutsBackEarly,
-    /// The host still gives back what a report that failed had in it, when that is on its lists again.
+    /// The host discards the blocks of a failed report after they have returned to their lists.
     DiscardsWhatFailed,
-    /// The blocks of a report that failed are marked.
+    /// The blocks of a failed report are marked as reported.
     MarksWhatFailed,
-    /// A block that has merged when it was put back is marked, with the part that was not reported.
+    /// A block that merges when it is put back is marked, including the part that was not reported.
     MarksMerged,
-    /// A block that was reported, used and freed has its mark again.
+    /// A reported block still has its mark after it was used and freed.
     KeepsMark,
-    /// The blocks of the last report are reported once more, whoever has them by now.
+    /// The blocks of the last report are reported again, whatever they are used for by now.
     ReportsAgain,
-    /// The buddy of a block goes with it.
+    /// The host discards the buddy of a block too.
     DiscardsBuddy,
-    /// One of the blocks is not put back.
+    /// One of the blocks is not put back on its list.
     LosesBlock,
     /// Blocks are put back on the list of another type.
     PutsBackOnOtherList,
-    /// Blocks that are put back make for another pass.
+    /// Blocks that are put back request another pass.
     NotifiesItself,
-    /// The host gives back the whole of its page, of which the block is a part.
+    /// The host discards the whole page of which the block is a part.
     DiscardsHostPage,
-    /// The host clears the whole of its page when it backs a part of it.
+    /// The host clears its whole page when it backs a part of it.
     ClearsHostPage,
-    /// The host backs a page again with what was there before.
+    /// The host backs a page again with its old contents.
     BringsBackStale,
-    /// The host gives back what the guest has poisoned.
+    /// The host discards pages that the guest has poisoned.
     DiscardsPoisoned,
 }
 
 impl Mistake {
-    /// All of them.
+    /// Every mistake.
     pub const ALL: [Self; 15] = [
         Self::LeavesOnList,
         Self::PutsBackEarly,
@@ -75,7 +75,7 @@ impl Mistake {
     }
 }
 
-/// A mistake of the thread that reports, and the blocks that it is about.
+/// A mistake of the reporting thread, and the blocks that it is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Seeded {
     mistake: Mistake,
@@ -83,14 +83,14 @@ pub(crate) struct Seeded {
 }
 
 impl Reporting {
-    /// Is this the mistake that is made?
+    /// Whether this mistake is made.
     pub(crate) fn makes(&self, mistake: Mistake) -> bool {
         self.seeded.as_ref().is_some_and(|seeded| seeded.mistake == mistake)
     }
 }
 
 impl Mm {
-    /// From now on this mistake is made, by who reports or by the host: for tests.
+    /// Makes this mistake from now on, in the reporting thread or the host: for tests.
     pub fn make_mistake(&mut self, mistake: Mistake) {
         self.reporting.as_mut().expect("there is a device").seeded = Some(Seeded { mistake, kept: Vec::new() });
         if let Some(Host::Pages(backing)) = self.memory.host_mut() {
@@ -106,12 +106,12 @@ impl Mm {
         }
     }
 
-    /// Does who reports make this mistake?
+    /// Whether the reporting thread makes this mistake.
     pub(crate) fn does_reporter(&self, mistake: Mistake) -> bool {
         self.reporting.as_ref().is_some_and(|reporting| reporting.makes(mistake))
     }
 
-    /// Makes the mistakes that come before the device has the blocks.
+    /// Makes the mistakes that come before the device gets the blocks.
     pub(crate) fn err_before_report(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, failed: bool) {
         let Some(Seeded { mistake, mut kept }) = self.reporting.as_mut().and_then(|all| all.seeded.take()) else {
             return;
@@ -145,7 +145,7 @@ impl Mm {
         self.reporting.as_mut().expect("it reports").seeded = Some(Seeded { mistake, kept });
     }
 
-    /// Makes the mistakes that come when the host has done its part, and before blocks are put back.
+    /// Makes the mistakes that come after the host has discarded the blocks, before they are put back.
     pub(crate) fn err_after_report(&mut self, cx: &mut Cx<'_>, pass: &mut Pass) {
         let Some(Seeded { mistake, mut kept }) = self.reporting.as_mut().and_then(|all| all.seeded.take()) else {
             return;

@@ -1,9 +1,9 @@
 //! Linux: mm/page_reporting.c, virtballoon_free_page_report() in drivers/virtio/virtio_balloon.c ("Provide support for free page
 //! reporting" v16, 3 January 2020; v5.7 to v6.1).
-//! Differs: the list of what is reported takes no memory; a work item is a kernel thread of its own, which waits for its time.
+//! Differs: the list of reported blocks takes no memory; the work item is a kernel thread of its own, which waits for its time.
 //!
 //! Tells the host which blocks are free. A pass goes through the free lists of all zones, takes up to 32 blocks off at a time,
-//! hands them to the device, waits until the host is done, and puts them back, marked.
+//! passes them to the device, waits until the host has discarded them, and puts them back, marked as reported.
 
 use memory::{
     buddy::Block,
@@ -24,18 +24,18 @@ use crate::{
     guest::mistake::{Mistake, Seeded},
 };
 
-/// Blocks that the device takes at a time.
+/// Most blocks that the device takes at a time.
 // PAGE_REPORTING_CAPACITY, include/linux/page_reporting.h (v5.7).
 pub const CAPACITY: usize = 32;
-/// A pass reports this part of a free list.
+/// A pass reports one part in this many of a free list.
 const PASSES: u64 = 16;
 
 /// How free blocks are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportingSpec {
-    /// The smallest blocks (`page_reporting_order`; `PAGE_REPORTING_MIN_ORDER` is that of a pageblock).
+    /// The smallest blocks that are reported (`page_reporting_order`; `PAGE_REPORTING_MIN_ORDER` is that of a pageblock).
     pub order: Order,
-    /// From the first block that is free to the pass that reports it (`PAGE_REPORTING_DELAY`).
+    /// Time from the first free block to the pass that reports it (`PAGE_REPORTING_DELAY`).
     pub delay: Picos,
 }
 
@@ -47,20 +47,20 @@ enum State {
     Active,
 }
 
-/// The device, and how far the thread has come with a pass (`page_reporting_dev_info`).
+/// The device, and the progress of the thread's pass (`page_reporting_dev_info`).
 #[derive(Clone, Debug)]
 pub(crate) struct Reporting {
     spec: ReportingSpec,
     state: State,
-    /// When the next pass begins, once one is wanted.
+    /// When the next pass begins, if one is wanted.
     due: Option<Time>,
     pass: Option<Pass>,
-    /// Every so many reports fail, 0 none; and how many there were.
+    /// For tests: every n-th report fails, none if 0; and the number of reports.
     fail_every: u64,
     reports: u64,
-    /// The least part of a list that a pass has reported and left more, in millionths.
+    /// The smallest part of a list that a pass reported when it left unreported blocks, in millionths.
     least: Option<u64>,
-    /// A rule that is broken, for tests.
+    /// The rule that is broken, for tests.
     pub(crate) seeded: Option<Seeded>,
 }
 
@@ -71,11 +71,11 @@ pub(crate) struct Pass {
     order: Order,
     /// Number of the list among those of its order.
     list: usize,
-    /// Blocks that were taken off their lists (`sgl`).
+    /// Blocks that were taken off their lists for the device (`sgl`).
     pub(crate) taken: Vec<Held>,
-    /// Reports that this list may still have; below 0 there are none.
+    /// Reports that this list may still have in this pass; below 0 there are none.
     budget: i64,
-    /// How it began: blocks of this list, and those taken off it since.
+    /// Blocks of this list when the pass came to it, and those taken off since.
     cycle: Cycle,
     stage: Stage,
 }
@@ -93,30 +93,30 @@ struct Cycle {
 enum Stage {
     Zone,
     List,
-    /// In a list, from its head on.
+    /// Walk a list from its head.
     Walk,
-    /// The device has what was taken. `leftover`: no list is waiting.
+    /// Wait until the device is done with the blocks. `leftover`: they are the rest at the end of a zone.
     Reported {
         leftover: bool,
         failed: bool,
     },
 }
 
-/// How a walk over a list ends.
+/// The end of a walk over a list.
 enum Walked {
-    /// As many are taken as the device takes.
+    /// The device's list is full.
     Full,
     End,
 }
 
 impl Mm {
-    /// Does the device leave alone what is reported (`poison_val`)?
+    /// Whether the device discards nothing, as pages are poisoned (`poison_val`).
     pub(crate) fn device_keeps(&self) -> bool {
         self.memory.is_poison_known() && !self.does_reporter(Mistake::DiscardsPoisoned)
     }
 
-    /// A device takes reports (`page_reporting_register`). What is free at that moment is reported first. Nothing is where
-    /// pages hold something of which the device does not know.
+    /// Registers a device that takes reports (`page_reporting_register`). Blocks that are free at that moment are reported
+    /// first. Does nothing if freed pages hold a pattern that the device does not know of.
     pub fn register_reporting(&mut self, spec: ReportingSpec, now: Time) {
         if !self.memory.may_report() {
             return;
@@ -131,22 +131,22 @@ impl Mm {
         self.memory.tell(News::Woken(Daemon::Reporter, NodeId(0)));
     }
 
-    /// The least part of a list that a pass has reported and left more, in millionths; none before there was such a pass.
+    /// The smallest part of a list that a pass reported when it left unreported blocks, in millionths; none before such a pass.
     pub fn least_reported(&self) -> Option<u64> {
         self.reporting.as_ref()?.least
     }
 
-    /// Is there a device?
+    /// Whether there is a device.
     pub fn has_reporting(&self) -> bool {
         self.reporting.is_some()
     }
 
-    /// The next `n`-th report and each `n`-th after it fails: for tests.
+    /// Makes every n-th report fail: for tests.
     pub fn fail_reports(&mut self, every: u64) {
         self.reporting.as_mut().expect("there is a device").fail_every = every;
     }
 
-    /// A step has made a free block of the order that is reported (`__page_reporting_notify`).
+    /// Requests a pass, after a step has made a free block that is large enough (`__page_reporting_notify`).
     pub fn notify_reporting(&mut self, now: Time) {
         let Some(reporting) = &mut self.reporting else { return };
         if std::mem::replace(&mut reporting.state, State::Requested) == State::Idle {
@@ -155,7 +155,7 @@ impl Mm {
         }
     }
 
-    /// Has the thread nothing to do but to wait for the time of a pass?
+    /// Whether the thread only waits for the time of a pass.
     pub fn is_reporter_idle(&self) -> bool {
         self.reporting.as_ref().is_none_or(|reporting| reporting.pass.is_none())
     }
@@ -167,7 +167,7 @@ impl Mm {
         Holdings { isolated, ..Holdings::default() }
     }
 
-    /// The thread goes on until others may run, or the host has something to do (`page_reporting_process`).
+    /// Takes a step of the thread, until others may run or the host has something to do (`page_reporting_process`).
     pub fn step_reporter(&mut self, cx: &mut Cx<'_>) -> Step<()> {
         let Some(reporting) = &mut self.reporting else { return Step::Block(Wait::Queue) };
         let mut pass = match (reporting.pass.take(), reporting.due) {
@@ -188,7 +188,7 @@ impl Mm {
         }
     }
 
-    /// All zones were gone through, or a report failed.
+    /// Ends a pass: all zones are done, or a report failed.
     fn end_reporting(&mut self, cx: &Cx<'_>) -> Step<()> {
         let reporting = self.reporting.as_mut().expect("there is a device");
         match reporting.state {
@@ -205,7 +205,7 @@ impl Mm {
     }
 
     fn step_pass(&mut self, cx: &mut Cx<'_>, pass: &mut Pass) -> Step<()> {
-        // Bound: each turn goes on by a list, or ends a step.
+        // Bound: each turn is done with a list, or ends the step.
         loop {
             match pass.stage {
                 Stage::Zone if pass.zone == self.memory.zones().len() => return Step::Done(()),
@@ -261,7 +261,7 @@ impl Mm {
         self.reporting.as_ref().expect("there is a device").spec.order
     }
 
-    /// Has a zone enough above its Low mark for as much as a report takes away (`page_reporting_process_zone`)?
+    /// Whether a zone is far enough above its Low mark for the blocks of a report (`page_reporting_process_zone`).
     fn can_spare_reports(&self, zone: ZoneIndex) -> bool {
         let state = self.memory.zone(zone);
         let taken = (CAPACITY as u64) << self.reporting_order().0;
@@ -269,7 +269,7 @@ impl Mm {
         self.memory.has_above(zone, Order::BASE, mark, ZoneKind::Dma)
     }
 
-    /// Goes to the next list that is not empty, or past the last one.
+    /// Goes to the next list that is not empty, or behind the last.
     fn enter_list(&mut self, pass: &mut Pass) {
         let zone = self.memory.zone(ZoneIndex::at(pass.zone));
         pass.stage = Stage::Walk;
@@ -287,7 +287,7 @@ impl Mm {
         }
     }
 
-    /// Done with a list.
+    /// Leaves a list, and notes the part of it that was reported.
     fn leave_list(&mut self, cx: &mut Cx<'_>, pass: &mut Pass) {
         let cycle = pass.cycle;
         if self.memory.variant().reporting_has_budget {
@@ -305,7 +305,7 @@ impl Mm {
         pass.stage = Stage::List;
     }
 
-    /// Takes blocks that were not reported off a list, from its head on, under the zone's lock (`page_reporting_cycle`).
+    /// Takes unreported blocks off a list, from its head on, under the zone's lock (`page_reporting_cycle`).
     fn walk_list(&mut self, cx: &mut Cx<'_>, pass: &mut Pass) -> Walked {
         let (order, zone) = (pass.order, ZoneIndex::at(pass.zone));
         let (rotates, has_budget) =
@@ -355,12 +355,12 @@ impl Mm {
         end
     }
 
-    /// Makes a block the first of its list, if it is not.
+    /// Makes a block the head of its list.
     fn rotate_to(&mut self, zone: ZoneIndex, block: Block) {
         self.memory.rotate_free(zone, block);
     }
 
-    /// Hands what was taken to the device, and waits until the host has given it back (`virtballoon_free_page_report`).
+    /// Passes the blocks to the device, and waits until the host has discarded them (`virtballoon_free_page_report`).
     fn report(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, leftover: bool) -> Step<()> {
         let reporting = self.reporting.as_mut().expect("there is a device");
         reporting.reports += 1;
@@ -380,7 +380,7 @@ impl Mm {
         cx.count(Event::SimPagesReported, pages);
         pass.stage = Stage::Reported { leftover, failed };
         if !is_done {
-            // The host wakes it.
+            // The host wakes the thread.
             return Step::Block(Wait::Queue);
         }
         let discards = if keeps { 0 } else { pass.taken.len() as u64 };
@@ -389,7 +389,7 @@ impl Mm {
         Step::Block(Wait::Io { until: cx.now() + takes, cause: Cause::Host })
     }
 
-    /// Puts back what was taken, and marks what is still a block of its own (`page_reporting_drain`).
+    /// Puts the blocks back, and marks those that have not merged (`page_reporting_drain`).
     pub(crate) fn drain_reported(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, reported: bool) {
         let Self { memory, reporting, .. } = self;
         let makes = |mistake| reporting.as_ref().is_some_and(|reporting| reporting.makes(mistake));
