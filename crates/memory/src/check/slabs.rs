@@ -23,7 +23,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A slab is where it belongs: on the list of its node that it must be on, or a CPU's.
+    /// Checks that a slab is where it belongs: on the right list of its node, or held by a CPU.
     pub(super) fn is_kept(&self, pfn: Pfn, slab: Slab) -> Result<(), Broken> {
         match &self.memory.slabs {
             Slabs::Slub(all) => self.is_kept_by_slub(all, pfn, slab),
@@ -40,7 +40,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A slab with room is on a list of its node, unless a CPU has it: to allocate from it now, or later.
+    /// Checks that a partial slab is on a list of its node, unless a CPU allocates from it or has it on its partial
+    /// list.
     fn is_kept_by_slub(&self, all: &Slub, pfn: Pfn, slab: Slab) -> Result<(), Broken> {
         let currents = all.current(slab.cache).iter().filter(|current| **current == Some(pfn)).count();
         let later = all.cpu_partial(slab.cache).iter().flatten().filter(|partial| partial.slab == pfn).count();
@@ -74,7 +75,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A node knows how many objects of its slabs are free, and its slabs lie there.
+    /// Checks that a node's count of free objects agrees with its slabs, and that these are on the node.
     fn counts_free(&self, kmem: &KmemCache, (id, node): (NodeId, &CacheNode)) -> Result<(), Broken> {
         let mut free = 0;
         let slabs = |list: &List| list.iter(&self.memory.frames);
@@ -99,7 +100,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// An array holds objects of one kind and of one node, and not too many.
+    /// Checks that an array holds objects of one cache and one node, and not too many.
     fn array(&self, cache: Cache, array: &ArrayCache, node: NodeId, whose: &dyn Fn() -> String) -> Result<(), Broken> {
         let count = array.slabs.len();
         ensure(count <= array.limit, None, || format!("{} array of {cache:?} holds {count}", whose()))?;
@@ -111,7 +112,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A slab with a free object is on a list of its node. (Which one, and how many objects are free, its list knows.)
+    /// Checks that a slab with a free object is on a list of its node. (Which list, and the number of free objects, are
+    /// checked with the lists.)
     fn is_kept_by_node(&self, arrays: &Arrays, pfn: Pfn, slab: Slab) -> Result<(), Broken> {
         let kmem = arrays.of(slab.cache);
         let listed = self.listed[pfn.0 as usize];

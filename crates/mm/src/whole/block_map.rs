@@ -1,5 +1,5 @@
-//! Linux: pagetypeinfo_showmixedcount_print() in mm/page_owner.c (v6.1), and what /proc/kpageflags says of each frame.
-//! Differs: of each pageblock how many of its frames are in use, and what huge pages and reporting have to do with it.
+//! Linux: pagetypeinfo_showmixedcount_print() in mm/page_owner.c, and /proc/kpageflags (v6.1).
+//! Differs: for each pageblock, the number of its frames in use, and its huge pages and reported frames.
 
 use memory::{
     frame::Frame,
@@ -10,16 +10,16 @@ use units::{Mobility, NodeId, Order, Pfn};
 
 use crate::Mm;
 
-/// Pageblocks of one zone, one after the other.
+/// The pageblocks of one zone, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
     /// The zone's node.
     pub node: NodeId,
-    /// Which of the node's zones.
+    /// The zone's kind.
     pub kind: ZoneKind,
-    /// The first pageblock, by its number: its first frame by the frames of one.
+    /// The number of the first pageblock: its first frame divided by the frames of a pageblock.
     pub first: u32,
-    /// How many there are.
+    /// Number of pageblocks.
     pub blocks: u32,
 }
 
@@ -30,31 +30,32 @@ pub struct BlockUse {
     pub migrate_type: MigrateType,
     /// Frames that the page allocator manages.
     pub frames: u32,
-    /// Those of them that are on no free list. Frames on per-CPU lists are among them.
+    /// Frames that are on no free list; frames on per-CPU lists are included.
     pub used: u32,
-    /// Free frames of which the host has been told.
+    /// Free frames that were reported to the host.
     pub reported: u32,
-    /// A folio of anonymous memory as large as a pageblock starts here.
+    /// An anonymous folio as large as a pageblock starts here.
     pub huge: bool,
-    /// Frames in movable use.
+    /// Some frames are in movable use.
     pub has_movable: bool,
-    /// Frames in other use.
+    /// Some frames are in other use.
     pub has_unmovable: bool,
 }
 
-/// Compaction of a zone.
+/// The state of compaction in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneCompaction {
-    /// The pageblocks, by number, at which the asynchronous migrate scanner and the free scanner go on
-    /// (`compact_cached_migrate_pfn`, `compact_cached_free_pfn`).
+    /// The pageblocks, by number, at which the async migrate scanner and the free scanner go on (`compact_cached_migrate_pfn`,
+    /// `compact_cached_free_pfn`).
     pub scanners: [u32; 2],
-    /// The fragmentation index for a pageblock: towards 0 a request fails for want of memory, towards 1000 because memory is in
-    /// pieces, and at -1000 it does not fail.
+    /// The fragmentation index for a pageblock: towards 0 a request fails for lack of memory, towards 1000 because of
+    /// fragmentation; -1000 if it does not fail.
     pub fragmentation: i64,
 }
 
 impl BlockUse {
-    /// Does it hold frames in use of another mobility than its type is for? Of types that no request names: of both.
+    /// Whether the pageblock holds used frames of another mobility than its type's; for types that no request has: of both
+    /// mobilities.
     pub fn is_mixed(&self) -> bool {
         match self.migrate_type {
             MigrateType::Movable | MigrateType::Cma => self.has_unmovable,
@@ -67,7 +68,7 @@ impl BlockUse {
 }
 
 impl Mm {
-    /// Every zone's pageblocks, in the order of addresses.
+    /// The pageblocks of every zone, in the order of addresses.
     pub fn bands(&self) -> Vec<Band> {
         let order = self.memory.frames.blocks.order();
         let mut bands: Vec<Band> = Vec::new();
@@ -87,7 +88,7 @@ impl Mm {
         bands
     }
 
-    /// The use of a pageblock, which is named by its number. It looks at every block of frames in it.
+    /// The use of the pageblock with this number. It looks at every block of frames in it.
     ///
     /// # Panics
     /// When there is no such pageblock.
@@ -118,7 +119,7 @@ impl Mm {
         found
     }
 
-    /// The head of a block that reaches over a pageblock from before it, if one does.
+    /// The head of a block that begins before a pageblock and covers it, if there is one.
     fn larger_block(&self, start: Pfn) -> Option<Frame> {
         if self.memory.frames.get(start) != Frame::Interior {
             return None;
@@ -131,7 +132,7 @@ impl Mm {
         orders.into_iter().find_map(head)
     }
 
-    /// How far compaction of a zone has come, and why a huge page would fail there.
+    /// The scanners of a zone, and the reason why a huge page would fail there.
     ///
     /// # Panics
     /// When there is no such zone.
@@ -149,7 +150,7 @@ impl Mm {
 impl BlockUse {
     fn add(&mut self, frame: Frame, frames: u32, pageblock: Order) {
         match frame {
-            // Any other frame belongs to a block whose head is in the same pageblock, or to a block that is larger.
+            // Any other frame belongs to a block whose head is in the same pageblock, or to a larger block.
             Frame::Reserved | Frame::Interior | Frame::Tail { .. } => return,
             Frame::Free { reported, .. } => {
                 self.frames += frames;

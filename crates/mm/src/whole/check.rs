@@ -1,6 +1,6 @@
 //! Linux: none; CONFIG_DEBUG_VM and CONFIG_DEBUG_LIST check single pages and links.
-//! Differs: walks the whole state, and reads it only through `FrameTable::get`, the raw words and the ends of lists: none
-//! of what it checks helps it.
+//! Differs: walks the whole state, and reads it only through `FrameTable::get`, the raw words and the ends of lists,
+//! without help from the code that it checks.
 
 mod files;
 mod host;

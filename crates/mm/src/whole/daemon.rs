@@ -1,6 +1,6 @@
 //! Linux: kthread_run() of mm/vmscan.c, mm/compaction.c, mm/khugepaged.c and fs/fs-writeback.c (v6.1), and work of mm/slab.c
 //! (v4.20): the kernel threads of memory management, one row each.
-//! Differs: what they do is here; when and where they run is decided outside, by what this table says.
+//! Differs: the work of the threads is here; `sim` decides when and where they run, by what this table says.
 //!
 //! A new kernel thread is a file with its state and its step, a name in `news.rs`, and a row here.
 
@@ -10,24 +10,24 @@ use units::{NodeId, Picos};
 
 use crate::{Mm, Spaces, compact::kcompactd::CHECK_INTERVAL, thp::khugepaged::NeedsLock};
 
-/// For what a kernel thread is there once.
+/// One per node, per CPU, or per machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Each node has one, which runs on its CPUs.
+    /// One per node, which runs on the node's CPUs.
     Node,
-    /// Each CPU has one, which runs there: what looks around does so at the same times on all, but for three jiffies more for
-    /// each CPU before it (`round_jiffies_relative`).
+    /// One per CPU, which runs there. A thread with a timer runs at the same times on all CPUs, but for three jiffies more
+    /// for each CPU before (`round_jiffies_relative`).
     Cpu,
     /// The machine has one, which runs anywhere.
     Machine,
 }
 
-/// With what a kernel thread takes a step.
+/// The node and the lock of a daemon's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// The thread's node; that of the machine's threads means nothing.
+    /// The thread's node; without meaning for a thread of the machine.
     pub node: NodeId,
-    /// The thread holds the lock that it needs ([`Row::needs`]). A step may run without the lock where that was a try.
+    /// The thread holds the lock that it needs ([`Row::needs`]). A step may run without the lock if that is a try.
     pub has_lock: bool,
 }
 
@@ -36,17 +36,17 @@ pub struct Turn {
 pub struct Row {
     /// The thread's name, without the node's number (`comm`).
     pub name: &'static str,
-    /// How many there are.
+    /// One per node, per CPU, or per machine.
     pub scope: Scope,
-    /// How nice it is (`set_user_nice`).
+    /// Nice level of the thread (`set_user_nice`).
     pub nice: i8,
-    /// Is it there?
+    /// Whether this kernel has the thread.
     pub exists: fn(&Mm) -> bool,
-    /// The time between two looks around, from when the machine came up; none where the thread waits to be woken.
+    /// Time between two wake-ups by the thread's timer, from boot on; none if it waits to be woken.
     pub period: fn(&Mm) -> Option<Picos>,
-    /// Does it sleep only until it is time to look around? Then it keeps no run from ending.
+    /// Whether the thread only waits for its timer. Then it does not keep the run from ending.
     pub is_idle: fn(&Mm, NodeId) -> bool,
-    /// Which process's lock its next step needs; it keeps it until a step needs something else.
+    /// The process whose mmap lock the next step needs; the thread keeps it until a step needs another lock.
     pub needs: fn(&Mm, &Spaces) -> Option<NeedsLock>,
     /// Returns the frames that the thread holds between two steps.
     pub holdings: fn(&Mm, NodeId) -> Holdings,
@@ -169,7 +169,7 @@ rows! {
 }
 
 impl Mm {
-    /// A kernel thread goes on until others may run, or goes to sleep. It has no end.
+    /// Takes a step of a kernel thread, or lets it sleep. Threads never end.
     pub fn step_daemon(&mut self, daemon: Daemon, spaces: &mut Spaces, cx: &mut Cx<'_>, turn: Turn) -> Step<()> {
         (Row::of(daemon).step)(self, spaces, cx, turn)
     }

@@ -34,37 +34,37 @@ pub enum Seen {
     Unmarked,
     /// Anonymous memory, and the LRU list that it is on.
     Anon(Option<LruKind>),
-    /// Of a file in memory (tmpfs): where reclaim sends it is swap, so that it is on a list of anonymous memory.
+    /// A page of a file in memory (tmpfs): reclaim sends it to swap, so that it is on a list of anonymous memory.
     Shmem(Shmem),
-    /// Of another file.
+    /// A page of another file.
     File,
-    /// Of a slab.
+    /// A frame of a slab.
     Slab,
     /// A page table of a process.
     PageTable,
-    /// Anything else that the kernel has for itself.
+    /// Any other memory of the kernel.
     Kernel,
-    /// Of the same block as the frame before.
+    /// A frame of the same block as the frame before.
     Tail,
 }
 
-/// A page of a file in memory, as a kernel says.
+/// A page of a file in memory, as a kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shmem {
     /// The LRU list that it is on.
     pub list: Option<LruKind>,
-    /// Some process maps it.
+    /// Whether a process maps the page.
     pub is_mapped: bool,
-    /// The page was used since reclaim looked at it (`PG_referenced`).
+    /// The page was accessed since reclaim last looked at it (`PG_referenced`).
     pub is_referenced: bool,
 }
 
-/// Counts of a zone, as a kernel says.
+/// Counts of a zone, as a kernel reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneCounts {
     /// The zone's node.
     pub node: NodeId,
-    /// Which of the node's zones.
+    /// The zone's kind.
     pub kind: ZoneKind,
     /// Pageblocks by type (/proc/pagetypeinfo).
     pub blocks: [u64; MigrateType::COUNT],
@@ -74,49 +74,49 @@ pub struct ZoneCounts {
     pub listed: Vec<u32>,
 }
 
-/// Memory as a kernel had it.
+/// The memory of a machine, as a kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameMap {
-    /// Every frame from the first on; those beyond are holes.
+    /// Every frame from the first on; frames beyond are holes.
     pub frames: Vec<Seen>,
-    /// The zones of the machine; for those that are not there, everything is drawn.
+    /// The zones of the machine; for zones that are missing, everything is drawn at random.
     pub zones: Vec<ZoneCounts>,
 }
 
-/// Facts that are drawn, because no file says them.
+/// Facts that are drawn at random, because no file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drawn {
-    /// Which pageblocks are of which type, where what is in them and the counts leave a choice.
+    /// The type of pageblocks, as far as their contents and the counts leave a choice.
     BlockType,
     /// The order of the free lists.
     FreeOrder,
-    /// Which unmarked frames are on per-CPU lists, and in which order.
+    /// The unmarked frames that are on per-CPU lists, and their order.
     Listed,
     /// The order of the LRU lists.
     LruOrder,
-    /// Where a system has its memory that is there before anything begins.
+    /// The places of memory that a system has in use before anything begins.
     System,
 }
 
-/// Where draws come from.
+/// A source of random draws.
 pub trait Draw {
-    /// The next draw for something: a number below `bound`.
+    /// Draws a number below `bound` for a purpose.
     fn below(&mut self, bound: u64, what: Drawn) -> u64;
 }
 
-/// Memory that was taken over.
+/// Memory that was loaded from a kernel's report.
 #[derive(Debug)]
 pub struct Loaded {
     /// The memory.
     pub mm: Mm,
-    /// All that processes had mapped.
+    /// The address space that maps all memory of processes.
     pub init: AddressSpace,
-    /// Facts that were drawn, and those that could not be taken over as they were: a line each.
+    /// Facts that were drawn, and facts that could not be taken over: a line each.
     pub notes: Vec<String>,
 }
 
 impl Mm {
-    /// The memory of a machine as a kernel of it had it; nothing when there is none for what a process needs at least.
+    /// The memory of a machine as a kernel of it reports it; none if there is too little for a process.
     pub fn from_map(
         machine: &MachineSpec,
         variant: Variant,
@@ -129,7 +129,7 @@ impl Mm {
     }
 }
 
-/// Puts things in a drawn order (Fisher and Yates).
+/// Shuffles things (Fisher and Yates).
 fn shuffle<T>(things: &mut [T], draw: &mut dyn Draw, what: Drawn) {
     for last in (1..things.len()).rev() {
         let other = draw.below(last as u64 + 1, what);
@@ -137,7 +137,7 @@ fn shuffle<T>(things: &mut [T], draw: &mut dyn Draw, what: Drawn) {
     }
 }
 
-/// The order of a block of so many frames at a place, if there is one.
+/// The order of a block of `frames` frames at a place, if it can be one block.
 fn order_of(pfn: u32, frames: u32) -> Option<Order> {
     let order = Order(u8::try_from(frames.trailing_zeros()).expect("at most 32"));
     (frames.is_power_of_two() && pfn.is_multiple_of(frames)).then_some(order)

@@ -1,6 +1,6 @@
 //! Linux: frag_show() and pagetypeinfo_show() in mm/vmstat.c, node_read_vmstat() in drivers/base/node.c (v6.1).
-//! Differs: one census of everything; pageblocks that are free from end to end are counted too, and huge pages whether or not
-//! a PMD maps them.
+//! Differs: one census of everything; pageblocks that are wholly free are counted too, and huge pages whether or not a PMD maps
+//! them.
 
 use memory::{frame::Frame, lru_kind::LruKind, node::Node, pageblock::MigrateType};
 use rules::zone::ZoneKind;
@@ -8,7 +8,7 @@ use units::{NodeId, Order};
 
 use crate::Mm;
 
-/// The use of memory at one moment.
+/// The use of memory at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Census {
     /// By node, in the machine's order.
@@ -20,7 +20,7 @@ pub struct Census {
 /// A node's gauges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCensus {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
     /// Values by the names of `/sys/devices/system/node/nodeN/vmstat`.
     pub gauges: Vec<(&'static str, u64)>,
@@ -31,7 +31,7 @@ pub struct NodeCensus {
 pub struct ZoneCensus {
     /// The zone's node.
     pub node: NodeId,
-    /// Which of the node's zones.
+    /// The zone's kind.
     pub kind: ZoneKind,
     /// Free blocks of order 0, 1, ...: its line of /proc/buddyinfo.
     pub free: Vec<u64>,

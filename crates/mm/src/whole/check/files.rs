@@ -13,8 +13,8 @@ use crate::{
     file::page_cache::{FileCounts, PageFlag},
 };
 
-/// Every page of a file is a frame that says so, every frame of a file is one of its pages, unless it waits to be freed; and
-/// what is counted of them is so.
+/// Checks that every page of a file has a frame that names it, that every frame of a file is one of its pages, unless it
+/// waits to be freed, and that the counts agree.
 pub fn walk_files(mm: &Mm) -> Result<(), Broken> {
     let mut counts = vec![FileCounts::default(); mm.memory.zones().len()];
     let mut pages = 0_u64;

@@ -1,5 +1,6 @@
-//! Linux: none; a guest does not see what is behind its memory.
-//! Differs: compares what a host without a kernel backs with what its guest uses, and with what it has reported.
+//! Linux: none; a guest does not see the host's backing.
+//! Differs: compares the backing of a host without a kernel with the frames that its guest uses, and with those it has
+//! reported.
 
 use memory::{
     backing::{Backing, Discard, Host},
@@ -10,8 +11,8 @@ use units::{Order, Pfn};
 use super::{Broken, ensure};
 use crate::Mm;
 
-/// A host backs all that its guest uses, and nothing of what is marked as reported; what it has given back and backs no more
-/// holds nothing. Where there is no such host, all of that is so.
+/// Checks that a host backs all frames that its guest uses, and none that are marked as reported; frames that it took back
+/// and does not back are unused. Without such a host all is well.
 pub fn walk_host(mm: &Mm) -> Result<(), Broken> {
     let Some(Host::Pages(backing)) = mm.memory.host() else { return Ok(()) };
     let backed = (0..mm.memory.frames.len()).map(Pfn).filter(|pfn| backing.has(*pfn)).count() as u64;
@@ -39,7 +40,7 @@ fn agree(backing: &Backing, head: Pfn, order: Order, frame: Frame, gives_back: b
     for pfn in (head.0..head.0 + order.frames()).map(Pfn) {
         match frame {
             Frame::Free { reported: true, .. } if gives_back => {
-                // An access to something else beside a small block may have brought the whole of a page of the host.
+                // An access to a neighbour of a small block may have brought a whole page of the host.
                 let holds = !backing.has(pfn) || order < Order::HUGE && backing.is_huge(pfn);
                 ensure(holds, Some(pfn), || format!("part of {frame:?} at {head}, but the host backs it"))?;
             }

@@ -1,4 +1,4 @@
-//! Linux: none; what `mm/swap.c` and `mm/vmscan.c` assert with VM_BUG_ON.
+//! Linux: none; the VM_BUG_ON assertions of `mm/swap.c` and `mm/vmscan.c`.
 //! Differs: walks every list and batch.
 
 use memory::{
@@ -12,7 +12,7 @@ use super::{Broken, Walk, broken, ensure};
 use crate::Mm;
 
 impl Walk<'_> {
-    /// Every folio on an LRU list is marked so, and is on the right one.
+    /// Checks that every folio on an LRU list has the flag, and is on the right list.
     pub(super) fn lru_lists(&mut self) -> Result<(), Broken> {
         let (frames, lru) = (&self.mm.memory.frames, &self.mm.lru);
         for (number, lruvec) in lru.lruvecs().iter().enumerate() {
@@ -37,7 +37,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// A folio in a batch is on no list, and in no other batch.
+    /// Checks that a folio in a batch is on no list, and in no other batch.
     pub(super) fn lru_batches(&mut self) -> Result<(), Broken> {
         let (frames, lru) = (&self.mm.memory.frames, &self.mm.lru);
         for cpu in (0..lru.cpus()).map(CpuId) {

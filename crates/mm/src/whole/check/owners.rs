@@ -1,5 +1,5 @@
 //! Linux: none; reference counts and page flags are checked one page at a time, where they are used.
-//! Differs: asks every address space and every control what it has, and finds a frame that two have, or nobody.
+//! Differs: asks every address space and every control for its frames, and finds a frame with two owners, or with none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use units::{Order, Pfn};
 use super::{Broken, broken, ensure, spaces::Spaces};
 use crate::{Mm, space::address_space::AddressSpace};
 
-/// Everybody who has frames between two steps.
+/// All owners of frames between two steps.
 #[derive(Clone, Debug, Default)]
 pub struct Owners<'a> {
     /// Every address space, those of children that are being forked too.
@@ -21,9 +21,9 @@ pub struct Owners<'a> {
     pub controls: Vec<(ControlId, Holdings)>,
 }
 
-/// Asks everybody, walks the page tables of every process, and compares with what the frames say of themselves: each frame
-/// is somebody's, and mapped as often as is counted. Returns the heads of the blocks of which nobody is asked, those that
-/// the kernel has for itself, in order.
+/// Walks the page tables of every process, asks every control, and compares with the frames' states: each frame has one
+/// owner, and as many mappings as are counted. Returns, in order, the heads of the blocks that no owner lists: those of
+/// the kernel itself.
 pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
     let mut claims = Claims::default();
     for (control, holdings) in &owners.controls {
@@ -95,7 +95,7 @@ impl<T: std::fmt::Debug + PartialEq> Claim<T> {
         ensure(other.is_none(), Some(pfn), || "two say that they have it".to_owned())
     }
 
-    /// The block is there, and is what it was claimed to be.
+    /// Checks that a claimed block has the state that its claim demands.
     fn settle(&mut self, pfn: Pfn, frame: Frame, what: &T) -> Result<(), Broken> {
         let claimed = self.0.remove(&pfn);
         ensure(claimed.as_ref() == Some(what), Some(pfn), || format!("{frame:?}, but claimed as {claimed:?}"))
@@ -123,7 +123,7 @@ impl Claims {
                     !mm.memory.frames.has(pfn, FrameFlag::OnLru) && !mm.memory.frames.has(pfn, FrameFlag::InBatch);
                 if is_loose && (is_mapped || is_cached || is_dropped) || self.off_lru.0.contains_key(&pfn) {
                     if !is_mapped && !is_cached && !is_dropped {
-                        // Who has unmapped it last may still wait for a flush.
+                        // The control that unmapped it last may still wait for a flush.
                         self.gathered.0.remove(&pfn);
                     }
                     return self.off_lru.settle(pfn, frame, &order);
@@ -151,7 +151,7 @@ impl Claims {
         }
     }
 
-    /// Whatever is left was claimed, but is something else.
+    /// Checks that no claim is left: a claimed block that was not met has another state.
     fn are_settled(&self) -> Result<(), Broken> {
         let isolated = self.isolated.0.first_key_value().map(|(pfn, (owner, _))| (*pfn, format!("held by {owner:?}")));
         let gathered = self.gathered.0.keys().next().map(|pfn| (*pfn, "waits for a flush".to_owned()));

@@ -1,5 +1,5 @@
-//! Linux: none; check_mm() in kernel/fork.c counts what a dead process has left behind.
-//! Differs: walks every page table of every process, and reads only words: none of what it checks helps it.
+//! Linux: none; check_mm() in kernel/fork.c counts what a dead process has left.
+//! Differs: walks every page table of every process, and reads raw words, without help from the code that it checks.
 
 use memory::frame::{Frame, FrameFlag, FrameTable};
 use units::{Order, Pfn, Vpn};
@@ -11,7 +11,7 @@ use crate::{
     space::address_space::{AddressSpace, TASK_PAGES},
 };
 
-// Bits of an entry, once more.
+// The bits of an entry, defined a second time.
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const HUGE: u64 = 1 << 7;
@@ -22,19 +22,19 @@ const PFN_SHIFT: u32 = 12;
 
 const HUGE_PAGES: u32 = 512;
 
-/// Sums over the page tables of every process.
+/// Sums over the page tables of all processes.
 pub(super) struct Spaces<'a> {
     mm: &'a Mm,
     /// Base entries that map each frame.
     by_base: Vec<u32>,
-    /// Huge entries that map each frame as their first.
+    /// Huge entries that map each frame as their first frame.
     by_huge: Vec<u32>,
-    /// Frames with an entry through which user code may store, and how many frames it maps.
+    /// First frame and number of frames of each entry through which user code may store.
     writable: Vec<(Pfn, u32)>,
-    /// Seen as a table.
+    /// Frames that were met as page tables.
     tables: Vec<bool>,
     zero_users: u32,
-    /// Entries that name each swap slot.
+    /// Number of entries that name each swap slot.
     named: Named,
 }
 
@@ -55,8 +55,8 @@ impl<'a> Spaces<'a> {
         Self { mm, by_base, by_huge, writable: Vec::new(), tables, zero_users: 0, named: Named::new(mm) }
     }
 
-    /// Walks the page tables of one process: every entry and its frame agree, and each table has one place, but for as many
-    /// as a control holds.
+    /// Walks the page tables of one process: every entry and its frame agree, and each table is linked once, except `held`
+    /// tables that a control holds.
     pub(super) fn walk(&mut self, space: &AddressSpace, held: usize) -> Result<(), Broken> {
         let mut sums = Sums::default();
         self.table(space, space.tables.raw_root(), 3, 0, &mut sums)?;
@@ -79,7 +79,7 @@ impl<'a> Spaces<'a> {
         Ok(())
     }
 
-    /// A table of `level`, 0 for base pages, whose first entry is for page `at`.
+    /// Walks a table of `level`, 0 for base pages, whose first entry is for page `at`.
     fn table(
         &mut self,
         space: &AddressSpace,
@@ -161,7 +161,7 @@ impl<'a> Spaces<'a> {
         Ok(())
     }
 
-    /// The page of an entry is on its way to another frame: the one that it leaves is locked, and mapped by nobody.
+    /// Checks a migration entry: its page is locked and unmapped.
     fn moving_entry(&self, space: &AddressSpace, word: u64, vpn: u64, is_huge: bool) -> Result<(), Broken> {
         let pfn = frame_of(word);
         self.exists(pfn)?;
@@ -174,7 +174,7 @@ impl<'a> Spaces<'a> {
         } else if is_base && !is_huge {
             self.is_folio(space, pfn, Order::BASE, vpn)?;
         } else {
-            // A huge page may have lost its huge entry on the way, but no huge entry leads into its middle.
+            // A huge page may have lost its huge entry while it moves, but no huge entry leads into its middle.
             head = if is_huge { pfn } else { Pfn(pfn.0 & !(HUGE_PAGES - 1)) };
             self.is_folio(space, head, Order::HUGE, vpn.wrapping_sub(u64::from(pfn.0 - head.0)))?;
         }
@@ -215,7 +215,7 @@ impl<'a> Spaces<'a> {
         ensure(holds, Some(head), || format!("mapped at page {at} by {:?} with {order:?}, but {is:?}", space.family))
     }
 
-    /// A page of a file is mapped where its VMA says. (A VMA that was taken out may have mappings left.)
+    /// Checks that a page of a file is mapped where its VMA says. (A removed VMA may have mappings left.)
     fn is_page_of_file(&self, space: &AddressSpace, pfn: Pfn, at: u64) -> Result<(), Broken> {
         let Some(vma) = space.vmas.find(Vpn(at)) else { return Ok(()) };
         let wanted = vma.file.map(|map| (map.inode, map.index(Vpn(at))));
@@ -225,7 +225,7 @@ impl<'a> Spaces<'a> {
         })
     }
 
-    /// After every process was walked: what is known of all of them holds.
+    /// Checks the sums after every process was walked.
     pub(super) fn agree(&self) -> Result<(), Broken> {
         self.exclusive_writers()?;
         self.named.agree(self.mm)?;
@@ -234,12 +234,12 @@ impl<'a> Spaces<'a> {
         ensure(users == counted, None, || format!("{users} processes use the huge zero page, not {counted}"))
     }
 
-    /// Is a frame a page table of a process?
+    /// Whether a frame is a page table of a process.
     pub(super) fn has_table(&self, pfn: Pfn) -> bool {
         self.tables[pfn.0 as usize]
     }
 
-    /// An entry that may store has its frame alone.
+    /// Checks that a writable entry is the only one that maps its frame.
     fn exclusive_writers(&self) -> Result<(), Broken> {
         for (first, count) in &self.writable {
             let head = Pfn(first.0 & !(HUGE_PAGES - 1));
@@ -254,7 +254,7 @@ impl<'a> Spaces<'a> {
         Ok(())
     }
 
-    /// The counts that no frame holds are about frames that need them.
+    /// Checks that map counts kept outside of frames are about frames that need them.
     fn side_tables(&self) -> Result<(), Broken> {
         let rmap = &self.mm.rmap;
         for (head, count) in rmap.raw_many() {
@@ -283,7 +283,7 @@ impl<'a> Spaces<'a> {
         ensure(deferred == partly, None, || format!("{deferred:?} wait for a split, but {partly:?} are mapped in part"))
     }
 
-    /// Compares a folio's counts with the entries that were met; says whether there are any.
+    /// Compares a folio's map counts with the entries that were met; returns whether there are any.
     pub(super) fn maps_folio(&self, head: Pfn, order: Order) -> Result<bool, Broken> {
         let by_base = &self.by_base[head.0 as usize..][..order.frames() as usize];
         let own = if order == Order::BASE { by_base[0] } else { self.by_huge[head.0 as usize] };

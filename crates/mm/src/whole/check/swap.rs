@@ -1,4 +1,4 @@
-//! Linux: none; swapoff finds what does not hold.
+//! Linux: none; swapoff would find such contradictions.
 //! Differs: compares every slot with the entries that name it and the folio behind it.
 
 use memory::frame::{Frame, FrameFlag};
@@ -7,7 +7,7 @@ use super::{Broken, Walk, ensure};
 use crate::{Mm, folio::pte::SwapSlot, swap::SlotFlag};
 
 impl Walk<'_> {
-    /// Each folio in the swap cache is the one that its slot knows, and the free slots are those that nobody wants.
+    /// Checks that each folio in the swap cache is the one of its slot, and that free slots are those without users.
     pub(super) fn swap_cache(&self) -> Result<(), Broken> {
         let (swap, frames) = (&self.mm.swap, &self.mm.memory.frames);
         let mut taken = 0;
@@ -22,7 +22,7 @@ impl Walk<'_> {
             let order = units::Order::BASE;
             ensure(is == Frame::Anon { family, vpn, order }, folio, || format!("in the swap cache, but {is:?}"))?;
             ensure(swap.slot_of(head) == Some(slot), folio, || format!("{slot:?} leads to it, not back"))?;
-            // One that is being written may be locked by who has taken it off its list: khugepaged waits for no device.
+            // A folio under writeback may be locked by the control that isolated it: khugepaged waits for no device.
             let is_listed = frames.has(head, FrameFlag::OnLru) || frames.has(head, FrameFlag::InBatch);
             let is_read = is_listed && frames.has(head, FrameFlag::Locked);
             ensure(!is_read || !swap.has(slot, SlotFlag::Writeback), folio, || "read and written at once".to_owned())?;
@@ -39,7 +39,7 @@ impl Walk<'_> {
     }
 }
 
-/// Entries that name each slot.
+/// Number of entries that name each slot.
 pub(super) struct Named(Vec<u32>);
 
 impl Named {
@@ -47,7 +47,7 @@ impl Named {
         Self(vec![0; usize::try_from(mm.swap.total()).expect("slots have 32 bits") + 1])
     }
 
-    /// One more names it.
+    /// Counts one more entry that names a slot.
     pub(super) fn add(&mut self, mm: &Mm, slot: SwapSlot, at: crate::swap::Owner) -> Result<(), Broken> {
         let exists = slot.0 > 0 && (slot.0 as usize) < self.0.len();
         ensure(exists, None, || format!("an entry names {slot:?}, which is none"))?;
@@ -57,7 +57,7 @@ impl Named {
         Ok(())
     }
 
-    /// Everybody was asked.
+    /// Compares the numbers with the slots' counts, after all page tables were walked.
     pub(super) fn agree(&self, mm: &Mm) -> Result<(), Broken> {
         for (slot, found) in (0..).map(SwapSlot).zip(&self.0).skip(1) {
             let count = mm.swap.count(slot);

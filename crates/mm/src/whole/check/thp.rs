@@ -1,10 +1,10 @@
-//! Linux: none; nobody checks what is known of huge pages.
-//! Differs: what rules forbid has not happened.
+//! Linux: none; no kernel checks its records of huge pages.
+//! Differs: checks that states which the rules exclude do not occur.
 
 use super::{Broken, Walk, ensure};
 
 impl Walk<'_> {
-    /// Nodes known to lack huge pages, and pages that khugepaged keeps, are as the rules allow.
+    /// Checks that nodes known to lack huge pages, and the page that khugepaged keeps, are as the rules allow.
     pub(super) fn huge_pages(&self) -> Result<(), Broken> {
         let rules = self.mm.memory.variant();
         for tries in self.mm.raw_huge_tries() {

@@ -1,4 +1,4 @@
-//! Linux: none; the opposite of stable_page_flags() in fs/proc/page.c (v6.1).
+//! Linux: none; the inverse of stable_page_flags() in fs/proc/page.c (v6.1).
 //! Differs: puts every frame where the kernel had it.
 
 use memory::{
@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// Where the pages of all processes are mapped; a multiple of what a table of base pages covers.
+/// First page number of the mappings of all processes' memory; a multiple of the pages under a PMD entry.
 const PAGES_FROM: Vpn = Vpn(1 << 27);
 
 /// The frames of a zone, by kind.
@@ -42,20 +42,20 @@ struct Sorted {
     unmarked: Vec<Pfn>,
 }
 
-/// Kinds of objects that init has; slabs of their order hold them.
+/// Caches of objects that init has; slabs of their order hold them.
 const INITS: [Cache; 2] = [Cache::VmArea, Cache::MmStruct];
 
-/// Frames that processes had, in all zones.
+/// Frames of processes in all zones.
 #[derive(Default)]
 struct Mapped {
     anon: Vec<(Block, Option<LruKind>)>,
     shmem: Vec<(Pfn, Shmem)>,
     tables: Vec<Pfn>,
-    /// A block of slabs that is as large as those of each of our caches.
+    /// A slab block as large as those of each of our caches.
     slabs: [Option<Pfn>; INITS.len()],
 }
 
-/// Notes for a reader of the result.
+/// Counts for notes to the reader of the result.
 #[derive(Default)]
 struct Notes {
     blocks: usize,
@@ -97,7 +97,7 @@ pub(super) fn fill(mut mm: Mm, machine: &MachineSpec, map: &FrameMap, draw: &mut
     Some(Loaded { mm, init, notes: notes.lines() })
 }
 
-/// One zone while it is filled.
+/// The filling of one zone.
 struct Filling<'a> {
     mm: &'a mut Mm,
     map: &'a FrameMap,
@@ -118,7 +118,7 @@ impl Filling<'_> {
         self.mm.memory.frames.blocks.order().frames()
     }
 
-    /// The zone's pageblocks with memory. The kernel counts only those that are online; it marks nothing in others.
+    /// The zone's pageblocks with memory. The kernel counts and marks only pageblocks that are online.
     fn blocks(&mut self) -> Vec<Pfn> {
         let size = self.block_frames();
         let first = self.spec.start.align_down(self.mm.memory.frames.blocks.order());
@@ -148,7 +148,7 @@ impl Filling<'_> {
         self.notes.others.push(format!("node {} {}: {text}", zone.node, zone.kind));
     }
 
-    /// The zone's blocks of frames, free ones as large as they can be: what is free and could merge has merged.
+    /// The zone's blocks of frames; free blocks as large as they can be, as free buddies have merged.
     fn pieces(&mut self, blocks: &[Pfn]) -> Vec<(Seen, Block)> {
         let (size, max) = (self.block_frames(), self.mm.memory.max_order());
         let mut pieces = Vec::new();
@@ -156,7 +156,7 @@ impl Filling<'_> {
         let mut at = 0;
         for block in blocks {
             at = at.max(block.0);
-            // Bounded by the pageblock: each piece is at least a frame.
+            // Bound: each piece has at least one frame.
             while at < block.0 + size {
                 let seen = self.seen(at);
                 let of_run = |seen| if matches!(seen, Seen::Free) { Seen::Free } else { Seen::Tail };
@@ -184,8 +184,8 @@ impl Filling<'_> {
         pieces
     }
 
-    /// Gives each pageblock a type, so that the kernel's counts hold.
-    /// Without counts, a pageblock is of the type that most of what is in it asked for.
+    /// Gives each pageblock a type, so that the kernel's counts hold. Without counts, the type is that of most frames in
+    /// it.
     fn type_by_content(&mut self, blocks: &[Pfn], pieces: &[(Seen, Block)]) {
         let mut pinned = vec![0_i64; blocks.len()];
         let size = self.block_frames();
@@ -239,8 +239,8 @@ impl Filling<'_> {
         self.mm.memory.zone_mut(self.index).high_atomic = counts.blocks[MigrateType::HighAtomic as usize] * size;
     }
 
-    /// Where the kernel counts fewer blocks of the largest order than could be, some are two pageblocks whose types do not
-    /// merge.
+    /// Splits blocks of the largest order into two pageblocks whose types do not merge, where the kernel counts fewer such
+    /// blocks than there could be.
     fn split_pairs(&self, counts: &ZoneCounts, census: &mut [Census], draw: &mut dyn Draw) {
         let (large, half) =
             (usize::from(self.mm.memory.max_order().0), usize::from(self.mm.memory.frames.blocks.order().0));
@@ -258,7 +258,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Says of each frame what it is, but for what goes to lists.
+    /// Sets the state of each frame that does not go to a list.
     fn place(&mut self, pieces: &[(Seen, Block)]) -> Sorted {
         let mut sorted = Sorted::default();
         for (seen, piece) in pieces.iter().copied() {
@@ -307,7 +307,7 @@ impl Filling<'_> {
         sorted
     }
 
-    /// A free block of several pageblocks is one only if their types merge.
+    /// Splits a free block of several pageblocks where their types do not merge.
     fn split_by_type(&self, piece: Block, free: &mut Vec<Block>) {
         let blocks = &self.mm.memory.frames.blocks;
         let half = Order(piece.order.0.saturating_sub(1));
@@ -323,7 +323,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Anonymous memory is mapped by base pages or by huge ones; folios of other orders fall apart.
+    /// Collects anonymous memory, which is mapped by base pages or by huge ones; folios of other orders are split.
     fn keep_anon(&mut self, piece: Block, list: Option<LruKind>) {
         if piece.order == Order::BASE || piece.order == Order::HUGE {
             self.mapped.anon.push((piece, list));
@@ -333,7 +333,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Free blocks go to the lists that the kernel counts them on, in a drawn order.
+    /// Puts free blocks on the lists that the kernel counts them on, in a random order.
     fn give_free(&mut self, cx: &mut Cx<'_>, mut free: Vec<Block>, draw: &mut dyn Draw) {
         shuffle(&mut free, draw, Drawn::FreeOrder);
         self.notes.free += free.len();
@@ -357,9 +357,10 @@ impl Filling<'_> {
         }
     }
 
-    /// As many unmarked frames as the kernel counts go to per-CPU lists, those of Movable pageblocks first: little else of
-    /// them is unmarked. The others are the kernel's. They go by runs of neighbours, as lists are filled (`rmqueue_bulk`,
-    /// mm/page_alloc.c, v6.1): drawn one by one, each would be a free block of its own once the lists are drained.
+    /// Puts as many unmarked frames on per-CPU lists as the kernel counts, those of Movable pageblocks first: few other
+    /// frames there are unmarked. The rest are the kernel's. Runs of neighbours go together, as a refill takes them
+    /// (`rmqueue_bulk`, mm/page_alloc.c, v6.1): single frames would be free blocks of their own once the lists are
+    /// drained.
     fn put_listed(&mut self, prices: &Prices, unmarked: &[Pfn], draw: &mut dyn Draw) {
         let block = self.block_frames();
         let mut runs: Vec<&[Pfn]> =
@@ -386,7 +387,7 @@ impl Filling<'_> {
     }
 }
 
-/// One address space maps all anonymous memory, huge pages first, then files in memory, and has all page tables.
+/// Maps all anonymous memory into one address space, huge pages first, then files in memory, and gives it all page tables.
 fn map_all(
     mm: &mut Mm,
     cx: &mut Cx<'_>,
@@ -418,12 +419,12 @@ fn map_all(
         vpn = Vpn(vpn.0 + u64::from(block.order.frames()));
     }
     for (pfn, of) in &shmem {
-        // No entry says that it was used where only its file has it.
+        // No entry has its accessed bit set if only the file has the page.
         map_one(mm, &mut space, cx, Block { pfn: *pfn, order: Order::BASE }, (vpn, of.is_mapped)).ok()?;
         mm.memory.frames.mark(*pfn, FrameFlag::Referenced, of.is_referenced);
         vpn = Vpn(vpn.0 + 1);
     }
-    // Tables for which there is nothing to map: of sparse processes, whose every table has a few pages.
+    // Tables without anything to map are those of sparse processes, whose tables have a few pages each.
     vpn = Vpn(vpn.0.next_multiple_of(u64::from(Order::HUGE.frames())));
     while space.tables.given() > 0 {
         let slot = space.tables.make_pmd_slot(mm, cx, vpn).ok()?;
@@ -450,13 +451,13 @@ fn map_all(
     Some(space)
 }
 
-/// Base pages that so many tables can map beside anonymous memory, which comes first.
+/// Base pages that this number of tables can map beside anonymous memory, which comes first.
 fn room_beside(anon: &[(Block, Option<LruKind>)], tables: usize) -> usize {
     // A table of each level above, and one more where anonymous memory crosses into the next.
     const ABOVE: usize = 4;
     let per_table = Order::HUGE.frames() as usize;
     let base = anon.iter().filter(|(block, _)| block.order == Order::BASE).count();
-    // Each huge page has a table in store.
+    // Each huge page has a deposited table.
     let for_huge = (anon.len() - base) + (anon.len() - base).div_ceil(per_table);
     let rest = tables.saturating_sub(ABOVE + for_huge);
     (rest * per_table).saturating_sub(base + rest.div_ceil(per_table) * per_table)

@@ -1,5 +1,5 @@
-//! Linux: none; what a system that has been up for a while has in memory before a benchmark begins.
-//! Differs: in four numbers. Its files are those of programs that it starts, and nothing else that reclaim could take.
+//! Linux: none; the memory of a system that has been up for a while, before a benchmark begins.
+//! Differs: described by a few numbers. Its files are those of programs that it starts; nothing else could be reclaimed.
 
 use memory::lru_kind::LruKind;
 use rules::{machine::MachineSpec, zone::ZoneKind};
@@ -7,31 +7,31 @@ use units::{Frames, Pfn};
 
 use super::{Draw, Drawn, FrameMap, Seen};
 
-/// Frames that a process gets side by side, of which up to all are still there: what a per-CPU list is refilled with at a time
-/// (`zone_batchsize`, mm/page_alloc.c, 4.1, in zones of 512 MiB and more).
+/// Most frames of a process that lie side by side: the refill of a per-CPU list (`zone_batchsize`, mm/page_alloc.c, 4.1, in
+/// zones of 512 MiB and more).
 const RUN: usize = 31;
 
-/// Memory in use before anything begins. A free pageblock that any of it is in gives no huge page.
+/// Memory in use before anything begins. A free pageblock that holds any of it gives no huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct System {
-    /// Anonymous memory of daemons, which can be moved: runs of frames.
+    /// Anonymous memory of daemons, movable: runs of frames.
     pub anonymous: Frames,
-    /// Memory of the kernel, which cannot, in whole pageblocks.
+    /// Memory of the kernel, unmovable, in whole pageblocks.
     pub kernel: Frames,
-    /// How many of the pageblocks the anonymous memory is spread over, in hundredths.
+    /// Percentage of the pageblocks that the anonymous memory is spread over.
     pub percent: u32,
-    /// Files of the programs that it starts again and again, each as large as [`Self::PROGRAM`]: they are not in memory after
-    /// caches were dropped.
+    /// Files of programs that are started again and again, each of size [`Self::PROGRAM`]: not in memory after caches were
+    /// dropped.
     pub programs: Frames,
-    /// By how much each of these is drawn to be less or more, in hundredths: no machine is twice in the same state.
+    /// Percentage by which each of these numbers varies at random: no machine is twice in the same state.
     pub varies: u32,
 }
 
 impl System {
-    /// A program or library, of which [`Self::programs`] has whole ones.
+    /// Size of one program or library in [`Self::programs`].
     pub const PROGRAM: Frames = Frames(64);
 
-    /// The system as drawn for this run.
+    /// The system with its numbers drawn for this run.
     #[must_use]
     pub fn drawn(&self, draw: &mut dyn Draw) -> Self {
         if self.varies == 0 {
@@ -52,8 +52,7 @@ impl System {
 }
 
 impl FrameMap {
-    /// The memory of a machine with nothing in it but this, as large as it says, at places that are drawn; nothing of it in
-    /// the DMA zone.
+    /// The memory of a machine that holds nothing but this system, at random places; none of it in the DMA zone.
     ///
     /// # Panics
     /// When it does not fit.

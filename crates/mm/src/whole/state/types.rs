@@ -1,15 +1,15 @@
-//! Linux: none; show_migrate_types() in mm/vmstat.c (v6.1) says how many pageblocks and free blocks there are of each type,
-//! not which.
-//! Differs: looks for pageblocks of each type so that all counts hold, nearest to what is in them.
+//! Linux: none; show_migrate_types() in mm/vmstat.c (v6.1) counts pageblocks and free blocks of each type, but does not
+//! tell which they are.
+//! Differs: searches a type for each pageblock so that all counts hold, near to what is in them.
 
 use super::{Draw, Drawn, shuffle};
 use memory::{buddy::ORDERS, pageblock::MigrateType};
 
 const TYPES: usize = MigrateType::COUNT;
 
-/// Exchanges that are weighed at most: enough for some hundred pageblocks against any others of a large machine.
+/// Most exchanges that are tried: enough for some hundred pageblocks against any others of a large machine.
 const TRIES_MAX: u64 = 1 << 26;
-/// A free block on a list of another type than the kernel counts weighs more than all frames of a pageblock.
+/// Weight of a free block on a list of another type than the kernel counts: more than all frames of a pageblock.
 const FREE_BLOCK: i64 = 1 << 12;
 
 /// Frames in a pageblock, by kind.
@@ -26,12 +26,12 @@ pub(super) struct Census {
 }
 
 impl Census {
-    /// How many frames speak against a type.
+    /// Number of frames that speak against a type.
     fn against(&self, to: usize) -> i64 {
         let [movable, slab, pinned] = [self.movable, self.slab, self.pinned].map(i64::from);
         match MigrateType::from_index(to) {
             MigrateType::Unmovable => movable,
-            // Slabs of inodes and dentries; nothing says which slabs are theirs.
+            // Slabs of inodes and dentries; the report does not tell which slabs these are.
             MigrateType::Reclaimable => movable + pinned,
             MigrateType::Movable | MigrateType::Cma => slab + pinned,
             MigrateType::HighAtomic | MigrateType::Reserve | MigrateType::Isolate => movable + slab + pinned,
@@ -39,11 +39,11 @@ impl Census {
     }
 }
 
-/// The types of a zone's pageblocks, so many of each as `wanted` says; the rest is Movable.
+/// The search for the types of a zone's pageblocks, in the numbers of `wanted`; the rest is Movable.
 pub(super) struct Search<'a> {
     blocks: &'a [Census],
     types: Vec<usize>,
-    /// Free blocks by type and order, less what the kernel counts.
+    /// Free blocks by type and order, minus the kernel's counts.
     excess: [[i64; ORDERS]; TYPES],
     tries: u64,
 }
@@ -59,7 +59,7 @@ impl<'a> Search<'a> {
         let mut types = vec![MigrateType::Movable as usize; blocks.len()];
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         shuffle(&mut order, draw, Drawn::BlockType);
-        // The rarest types choose first: those that most speaks for.
+        // The rarest types choose first: the pageblocks that fit them best.
         for to in [MigrateType::Isolate, MigrateType::Cma, MigrateType::HighAtomic, MigrateType::Reserve]
             .into_iter()
             .chain([MigrateType::Reclaimable, MigrateType::Unmovable])
@@ -86,13 +86,13 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Exchanges the types of two pageblocks as long as that brings the counts nearer.
+    /// Exchanges the types of two pageblocks as long as that improves the counts.
     fn exchange(&mut self, order: &[usize]) {
         let rare = |types: &[usize]| {
             let is_rare = |at: &&usize| types[**at] != MigrateType::Movable as usize;
             order.iter().filter(is_rare).copied().collect::<Vec<usize>>()
         };
-        // Bound: each round but the last lowers a sum of counts, and there are so many tries.
+        // Bound: each round but the last lowers a sum of counts, and the number of tries is limited.
         loop {
             let mut better = false;
             for one in rare(&self.types) {
@@ -113,7 +113,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// How much nearer an exchange would bring the counts.
+    /// How much an exchange would improve the counts.
     fn gain(&self, one: usize, other: usize) -> i64 {
         let [from, to] = [one, other].map(|at| self.types[at]);
         let mut gain = 0;
@@ -143,7 +143,7 @@ impl<'a> Search<'a> {
         self.types.iter().map(|to| MigrateType::from_index(*to))
     }
 
-    /// Free blocks that the kernel counts under another type than that of the pageblock found for them.
+    /// Free blocks that the kernel counts under another type than that found for their pageblock.
     pub(super) fn apart(&self) -> u64 {
         let over = self.excess.iter().flatten().filter(|excess| **excess > 0);
         over.map(|excess| excess.unsigned_abs()).sum()
