@@ -117,16 +117,16 @@ pub struct Mm {
     pub lru: Lru,
     /// The thread that makes huge pages.
     pub khugepaged: Khugepaged,
-    /// Which nodes have huge pages.
+    /// The nodes that have huge pages, as far as is known (rule `thp_faults_gated`).
     pub thp_avail: ThpAvail,
-    /// Swap.
+    /// The swap device and the swap cache.
     pub swap: Swap,
     /// Files, and their pages.
     pub cache: PageCache,
     /// Mappings of files whose process ended in the middle of unmapping them.
     pub(crate) orphan_maps: Vec<(FamilyId, space::vma::FileMap)>,
     shrinkers: Shrinkers,
-    /// `vm.swappiness`: how much rather anonymous memory is reclaimed than files, 100 is even.
+    /// `vm.swappiness`: the weight of anonymous memory against files in reclaim; 100 is even.
     pub swappiness: u32,
     /// Compaction in the background.
     pub compaction: Compaction,
@@ -150,7 +150,7 @@ pub struct Mm {
 }
 
 impl Mm {
-    /// The memory of a machine that has just booted: all that is managed is free and Movable.
+    /// The memory of a machine that has just booted: all managed frames are free and Movable.
     pub fn new(machine: &MachineSpec, variant: Variant, settings: &Settings) -> Self {
         Self::over(Memory::new(machine, variant, settings), machine, settings)
     }
@@ -197,8 +197,8 @@ impl Mm {
         }
     }
 
-    /// Takes over settings that marks, reserves and limits depend on: a write to `vm.min_free_kbytes` and its like;
-    /// `setup_per_zone_wmarks`, mm/page_alloc.c (v6.1). `machine`: the one that this was made for.
+    /// Applies settings that marks, reserves and limits depend on, as a write to `vm.min_free_kbytes` does;
+    /// `setup_per_zone_wmarks`, mm/page_alloc.c (v6.1). `machine` is the one that this memory was made for.
     pub fn apply_settings(&mut self, cx: &mut Cx<'_>, machine: &MachineView, settings: &Settings) {
         self.swappiness = settings.swappiness;
         self.cache.apply_settings(settings);
@@ -225,7 +225,7 @@ impl Mm {
         ];
         gauges.extend(self.memory.host_resident().map(|frames| ("sim_host_resident", frames)));
         if self.has_reporting() {
-            // All, before there is less.
+            // The whole, before there was less.
             gauges.push(("sim_report_least_millionths", self.least_reported().unwrap_or(1_000_000)));
         }
         gauges.extend(self.balloon_pages().map(|pages| (guest::balloon::GAUGE, pages)));
