@@ -1,7 +1,7 @@
-//! The one order: (time, class, id, sequence), timers before CPUs.
+//! The one order of time: (time, class, id, sequence), timers before CPUs.
 //!
-//! The earliest runs, up to its *horizon*: the earlier of the next timer and the clock of the next CPU, plus a quantum. So
-//! no CPU runs ahead of another by more than one quantum, and range operations may take many faults in one step.
+//! The earliest timer or CPU runs, up to its *horizon*: the earlier of the next timer and the clock of the next CPU, plus a
+//! quantum. So no CPU runs ahead of another by more than one quantum, and range operations may take many faults in one step.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -23,14 +23,14 @@ pub(crate) enum Next {
 /// Timers and the CPUs that have something to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    /// Armed timers; the sequence keeps equal times in the order in which they were armed.
+    /// Armed timers; the sequence keeps timers of equal time in the order in which they were armed.
     timers: BinaryHeap<Reverse<(Time, u64, TaskId)>>,
     cpus: Ring,
     armed: u64,
     quantum: Picos,
     latest_start: Time,
-    /// Turns and timers since that has moved, and since a task has got on; and bounds from which on the world looks whether
-    /// anything gets on.
+    /// Turns and timers since the latest start has moved, and since a task has made progress; and the bounds at which the
+    /// world checks for progress.
     still: u64,
     vain: u64,
     still_max: u64,
@@ -54,24 +54,25 @@ impl Clock {
         }
     }
 
-    /// Is it time to look whether anything gets on?
+    /// Whether a check for progress is due.
     #[inline]
     pub(crate) fn is_overdue(&self) -> bool {
         self.still >= self.still_max || self.vain >= self.vain_max || self.latest_start > self.patience
     }
 
-    /// The next look is due after an instant, after so many turns at one instant, or after so many in vain.
+    /// Sets when the next check is due: after an instant, after `still` turns at one instant, or after `vain` turns without
+    /// progress.
     pub(crate) fn look_again(&mut self, after: Time, still: u64, vain: u64) {
         (self.patience, self.still_max, self.vain_max) = (after, still, vain);
     }
 
-    /// A task has got on.
+    /// Notes that a task has made progress.
     #[inline]
     pub(crate) fn get_on(&mut self) {
         self.vain = 0;
     }
 
-    /// Turns and timers since a task has got on.
+    /// Turns and timers since a task has made progress.
     pub(crate) fn vain(&self) -> u64 {
         self.vain
     }
@@ -81,7 +82,7 @@ impl Clock {
         self.latest_start
     }
 
-    /// Turns and timers since that has moved.
+    /// Turns and timers since the latest start has moved.
     pub(crate) fn still(&self) -> u64 {
         self.still
     }
@@ -92,25 +93,25 @@ impl Clock {
         self.armed += 1;
     }
 
-    /// When the next timer fires or the next CPU that stands in the order has its turn, whichever is the earlier.
+    /// When the next timer fires or the next CPU in the order has its turn, whichever is earlier.
     pub(crate) fn earliest(&self) -> Time {
         let timer = self.timers.peek().map_or(NEVER, |Reverse((at, _, _))| *at);
         let ((first, _), _) = self.cpus.first_two();
         timer.min(first)
     }
 
-    /// Timers that are armed.
+    /// Number of armed timers.
     pub(crate) fn timers(&self) -> usize {
         self.timers.len()
     }
 
-    /// A CPU has something to run from `clock` on. Each CPU is in here at most once.
+    /// Puts a CPU into the order that has something to run from `clock` on. Each CPU is in the order at most once.
     #[inline]
     pub(crate) fn ready(&mut self, cpu: CpuId, clock: Time) {
         self.cpus.enter(cpu, clock);
     }
 
-    /// Takes what runs next out of the order.
+    /// Takes the next timer or CPU out of the order.
     ///
     /// # Panics
     /// When a step would start more than one quantum before an earlier one did.
@@ -140,17 +141,17 @@ impl Clock {
     }
 }
 
-/// After all instants.
+/// A time after all others.
 const NEVER: Time = Time(u64::MAX);
 
-/// CPUs in their order: by clock, of equal ones the lowest number first. A ring that is kept sorted: who has had a turn has
-/// run up to the horizon, where next to nobody is behind it. So it finds its place in a few comparisons, and the next one is
-/// known before.
+/// CPUs in order of their clocks; of equal clocks the lowest CPU number first. A sorted ring: a CPU that had a turn has run
+/// up to the horizon, where few CPUs are behind it, so that it finds its place in a few comparisons; and the next CPU is
+/// known at once.
 #[derive(Clone, Debug)]
 struct Ring {
-    /// As many places as a power of two says, at least two; `VACANT` where nobody stands.
+    /// Places, a power of two of them and at least two; `VACANT` where no CPU stands.
     places: Box<[u128]>,
-    /// Where the first one is, and how many there are.
+    /// Index of the first CPU, and number of CPUs in the ring.
     head: usize,
     len: usize,
 }
@@ -160,7 +161,7 @@ impl Ring {
         Self { places: vec![VACANT; cpus.next_power_of_two().max(2)].into(), head: 0, len: 0 }
     }
 
-    /// The earliest clock and the next one; `NEVER` where there is none.
+    /// The earliest clock and the next one; `NEVER` if there is none.
     #[inline]
     fn first_two(&self) -> ((Time, CpuId), (Time, CpuId)) {
         let mask = self.places.len() - 1;
@@ -168,7 +169,7 @@ impl Ring {
         (of_key(at(0)), of_key(at(1)))
     }
 
-    /// Takes the first one out.
+    /// Takes the first CPU out.
     #[inline]
     fn take(&mut self) {
         let Self { places, head, len } = self;
@@ -186,7 +187,7 @@ impl Ring {
         let mask = places.len() - 1;
         let mut place = head.wrapping_add(*len) & mask;
         *len += 1;
-        // Bound: those who are there.
+        // Bound: the CPUs in the ring.
         while place != *head {
             let before = place.wrapping_sub(1) & mask;
             let other = places[before];
@@ -200,10 +201,10 @@ impl Ring {
     }
 }
 
-/// An empty place, behind all others.
+/// An empty place, which sorts behind all others.
 const VACANT: u128 = u128::MAX;
 
-/// A clock and its CPU, a word each: of equal clocks, the lowest number is the earlier one.
+/// A clock and its CPU in one number, a word each: of equal clocks, the lowest CPU number sorts first.
 #[inline]
 fn key(clock: Time, cpu: CpuId) -> u128 {
     u128::from(clock.0) << u64::BITS | u128::from(cpu.0)

@@ -1,15 +1,15 @@
-//! Names of counters: of a counter that did not move a reader wants to know whether the kernel has it.
+//! Names of counters: so that a reader can tell a counter that did not move from one that the kernel lacks.
 
 use memory::event::{Counters, Event};
 use mm::numa::numa_balancing::{VMA_SKIPS, balances_numa};
 
 use crate::{Config, sched::SchedMoves};
 
-/// Names of all counters that the kernel of a run has, whether or not anything happens that they count.
+/// Names of all counters that the kernel of a run has, also of those that stay 0.
 pub fn counter_names(config: &Config) -> Vec<&'static str> {
     let Config { machine, variant, settings, .. } = config;
     let mut counters = Counters::of(variant);
-    // A kernel that can balance has the counters also where that is off.
+    // A kernel that can balance has these counters even if balancing is off.
     if variant.numa_balancing {
         counters.of_balancing();
     }
@@ -26,7 +26,7 @@ pub fn counter_names(config: &Config) -> Vec<&'static str> {
     events.chain(moves).chain(VMA_SKIPS.into_iter().filter(|_| balances && variant.numa_vma_by_pid)).collect()
 }
 
-/// Names of all counters that the kernel of some run has.
+/// Names of all counters that the kernel of any run may have.
 pub fn all_counter_names() -> Vec<&'static str> {
     let events = Event::ALL.iter().map(|event| event.name());
     let moves = SchedMoves::default().named().map(|(name, _)| name);

@@ -1,5 +1,5 @@
-//! Kernel threads: tasks without a user half. What they do is in `mm`, in the file named after each; when and where they do
-//! it is decided here like for any task.
+//! Kernel threads: tasks without a user half. Their work is in `mm`, in the file named after each thread; here is decided
+//! when and where they run, as for any task.
 
 mod lock;
 
@@ -19,10 +19,10 @@ use crate::{
     world::{World, rig::Stage},
 };
 
-/// The time between the timers of two CPUs (`round_jiffies_common`): three ticks of CONFIG_HZ=250.
+/// Time between the timers of two CPUs (`round_jiffies_common`): three ticks of CONFIG_HZ=250.
 const SKEW: Picos = Picos::from_micros(3 * 4000);
 
-/// Where threads of a scope are: the node and the CPUs of each; no CPUs are all of them.
+/// The places of threads with this scope: a node and CPUs for each; no CPUs means all.
 fn places(scope: Scope, nodes: &[(NodeId, Vec<CpuId>)]) -> Vec<(NodeId, Vec<CpuId>)> {
     match scope {
         Scope::Node => nodes.to_vec(),
@@ -32,7 +32,7 @@ fn places(scope: Scope, nodes: &[(NodeId, Vec<CpuId>)]) -> Vec<(NodeId, Vec<CpuI
 }
 
 impl World {
-    /// Starts the threads of a kernel, asleep: `nodes` are its nodes with the CPUs of each (`kswapd_init` and its like).
+    /// Starts the threads of a kernel, asleep: `nodes` are its nodes with the CPUs of each (`kswapd_init` and so on).
     pub(crate) fn start_daemons(&mut self, kernel: KernelId, nodes: &[(NodeId, Vec<CpuId>)], draws: Draws) {
         for daemon in Daemon::ALL {
             let row = Row::of(*daemon);
@@ -42,7 +42,7 @@ impl World {
             for (place, (node, cpus)) in (0_u64..).zip(places(row.scope, nodes)) {
                 let id = self.start_daemon(kernel, cpus, Thread { daemon: *daemon, node });
                 if let Some(period) = (row.period)(&self.kernels[kernel].mm) {
-                    // They have been there since the machine came up. (Each kind draws for itself; kcompactd was the first.)
+                    // Their timers have run since boot. (Each kind of thread draws for itself; kcompactd was the first.)
                     let n = (*daemon as u64) ^ (Daemon::Kcompactd as u64);
                     let phase = |who: u64| draws.below(period.0, who, Purpose::CompactPhase, n);
                     let first = match row.scope {
@@ -67,7 +67,7 @@ impl World {
         id
     }
 
-    /// Arms the timer of a kernel thread that looks around from time to time, unless nothing else will ever happen.
+    /// Arms the timer of a kernel thread that wakes up from time to time, unless nothing else will ever happen.
     fn arm_periodic(&mut self, id: TaskId, until: Time) {
         if self.others_happen(id) {
             self.tasks[id.0 as usize].sleeps_until = Some(until);
@@ -77,15 +77,15 @@ impl World {
         }
     }
 
-    /// Will anything happen that is not by a thread that looks around, nor by this one?
+    /// Whether anything will happen other than such threads' timers and this thread.
     fn others_happen(&self, id: TaskId) -> bool {
-        // Who spins for a lock waits for one of the others.
+        // A task that spins for a lock waits for another one.
         let goes_on = |cpu: &Cpu| !cpu.is_spinning && cpu.running.is_some_and(|running| running != id);
         let runs = |cpu: &Cpu| cpu.has_waiting() || goes_on(cpu);
         self.clock.timers() > self.periodic.len() || self.cpus.iter().any(runs)
     }
 
-    /// One step of a kernel thread.
+    /// Takes a step of a kernel thread.
     #[inline(never)]
     pub(crate) fn step_daemon(&mut self, id: TaskId, cpu: CpuId, thread: Thread) {
         self.slow_daemon(id, cpu, thread);
@@ -102,7 +102,7 @@ impl World {
         self.end_of_step(id, cpu);
     }
 
-    /// A kernel thread sleeps: until it is woken, or for a while.
+    /// Puts a kernel thread to sleep: until it is woken, or for a while.
     fn sleep_daemon(&mut self, id: TaskId, thread: Thread, wait: Wait) {
         if wait == Wait::Yield && self.others_happen(id) {
             return;
@@ -117,7 +117,7 @@ impl World {
                 self.arm_periodic(id, until);
             }
             Wait::Until(until) | Wait::Io { until, .. } => {
-                // It may have come while the thread was on its way to wait.
+                // That instant may have passed while the thread was on its way to sleep.
                 let until = until.max(self.cpus[task.cpu.0 as usize].clock);
                 task.sleeps_until = Some(until);
                 self.clock.arm(until, id);
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// The timer of a kernel thread's sleep: one that was woken before, or sleeps anew, does not mind.
+    /// Handles the timer of a kernel thread's sleep; does nothing if the thread was woken before, or sleeps anew.
     pub(crate) fn daemon_timer(&mut self, id: TaskId, at: Time) {
         let task = &self.tasks[id.0 as usize];
         self.periodic.remove(&(at, id));
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// After a step in a kernel: whom it concerns hears of it, and runs from the step's end on.
+    /// Tells the news of a step to other tasks and threads, which run from the step's end on.
     #[inline]
     pub(crate) fn tell_news(&mut self, kernel: KernelId, at: Time) {
         if self.kernels[kernel].mm.memory.has_news() {
@@ -156,7 +156,7 @@ impl World {
         for news in self.kernels[kernel].mm.memory.take_news() {
             match news {
                 News::Woken(daemon, node) => {
-                    // Before the threads are started there is none.
+                    // Before the threads are started there is none to wake.
                     let Some(id) = self.kernels[kernel].thread(Thread { daemon, node }) else { continue };
                     match self.faults.delay_of_wake() {
                         None => self.wake_daemon(id, at),
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Those who wait for one of these folios go on, in the order in which they began to wait.
+    /// Wakes tasks that wait for one of these folios, in the order in which they began to wait.
     fn wake_sleepers(&mut self, kernel: KernelId, unlocked: &[Pfn], at: Time) {
         let sleepers = std::mem::take(&mut self.kernels[kernel].folio_sleepers);
         let (woken, rest): (Vec<_>, Vec<_>) = sleepers.into_iter().partition(|(pfn, _)| unlocked.contains(pfn));
@@ -201,7 +201,7 @@ impl World {
         }
     }
 
-    /// Takes a task off the waiters for a pass, where its timer came first.
+    /// Takes a task off the waiters for a pass, as its timer came first.
     pub(crate) fn leave_pass(&mut self, id: TaskId) {
         let kernel = &mut self.kernels[self.tasks[id.0 as usize].kernel];
         if !kernel.pass_sleepers.is_empty() {
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// A kernel thread that was woken runs only from a later instant on, unless its timer comes first: a fault.
+    /// Lets a woken kernel thread run only from a later instant on, unless its timer comes first: an injected fault.
     #[cold]
     fn wake_daemon_late(&mut self, id: TaskId, until: Time) {
         let task = &mut self.tasks[id.0 as usize];

@@ -1,7 +1,8 @@
-//! Draws of a run: numbers that follow from the seed, who draws, for what, and how often it drew for that before.
+//! Random draws of a run: numbers that follow from the seed, the drawing task or CPU, the purpose, and how many draws it
+//! made for that purpose before.
 //!
-//! Each (seed, who, purpose) is a ChaCha8 stream of its own, and draw `n` is its `n`th 64-bit word: there is no state that a
-//! further draw would move, so a variant that draws more often, or for something new, shifts nothing else.
+//! Each (seed, who, purpose) is a ChaCha8 stream of its own, and draw `n` is its `n`th 64-bit word: a draw changes no state,
+//! so a variant that draws more often, or for something new, shifts no other draw.
 
 use mm::whole::state::Drawn;
 use rand_chacha::{
@@ -13,33 +14,33 @@ use rand_chacha::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Purpose {
-    /// Where in a timer tick time begins; drawn once, as CPU 0.
+    /// The offset of the first instant within a timer tick; drawn once, as CPU 0.
     ClockOffset = 1,
-    /// How long after the multiples of their period ticks come; drawn once, as CPU 0.
+    /// The offset of ticks from the multiples of their period; drawn once, as CPU 0.
     TickPhase = 2,
-    /// Which pageblocks of a map are of which type; drawn for the machine.
+    /// The types of a map's pageblocks; drawn for the machine.
     BlockType = 3,
     /// The order of the free lists of a map.
     FreeOrder = 4,
-    /// Which unmarked frames of a map are on per-CPU lists.
+    /// The unmarked frames of a map that are on per-CPU lists.
     Listed = 5,
     /// The order of the LRU lists of a map.
     LruOrder = 6,
-    /// When after the first instant kcompactd looks at its node; drawn by nodes.
+    /// Time from the first instant to kcompactd's first check of its node; drawn for each node.
     CompactPhase = 7,
-    /// Where a system has its memory before anything begins.
+    /// The places of a system's memory in use before anything begins.
     System = 8,
-    /// How long before a run its system's programs were started; drawn once.
+    /// Time before the run at which its system's programs were started; drawn once.
     ProgramsPhase = 9,
-    /// Where blocks are on shuffled free lists; drawn once.
+    /// The places of blocks on shuffled free lists; drawn once.
     Shuffle = 10,
 }
 
-/// Draws for memory that is taken over: what its map does not say.
+/// Draws for memory that is loaded from a map: facts that the map does not have.
 #[derive(Debug)]
 pub(crate) struct StateDraws {
     draws: Draws,
-    /// How many there were of each.
+    /// Number of draws so far for each purpose.
     counts: [u64; 5],
 }
 
@@ -64,7 +65,7 @@ impl mm::whole::state::Draw for StateDraws {
     }
 }
 
-/// All streams of a seed.
+/// All random streams of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Draws {
     seed: u64,
@@ -75,7 +76,7 @@ impl Draws {
         Self { seed }
     }
 
-    /// Draw `n` of `who` (the number of a task or CPU, as the purpose says) for a purpose.
+    /// Draw number `n` of `who` (a task, CPU or node, by the purpose) for a purpose.
     pub(crate) fn number(self, who: u64, purpose: Purpose, n: u64) -> u64 {
         number([self.seed, who, purpose as u64, 0], n)
     }

@@ -1,55 +1,55 @@
-//! Faults from outside the rules, for tests, as `CONFIG_FAULT_INJECTION` has them: allocations that fail, pages that cannot be
-//! moved, a disk that refuses requests or is slow, kernel threads that run late. Faults end, and then a run has to go on.
+//! Faults injected into a run, for tests, like `CONFIG_FAULT_INJECTION`: allocations that fail, pages that cannot be moved, a
+//! disk that fails requests or is slow, kernel threads that run late. The faults end, and then a run must make progress.
 
 use mm::Mm;
 use serde::{Deserialize, Serialize};
 use units::{Picos, Time};
 
-/// Faults of a run, until an instant. A nought is none of a kind.
+/// The faults of a run, until an instant. 0 is no fault of that kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Faults {
-    /// In one step of so many the first allocation of a task fails (`fail_page_alloc`).
+    /// In one step of this number the first allocation of a task fails (`fail_page_alloc`).
     pub alloc_every: u64,
-    /// One page of so many that are migrated has a reference that nothing explains.
+    /// One page of this number that are migrated has an unknown reference.
     pub move_every: u32,
-    /// One request of so many to the disk of the files ends in an error (`fail_make_request`).
+    /// One request of this number to the files' disk fails (`fail_make_request`).
     pub request_every: u32,
-    /// The disk of the files takes so many times as long.
+    /// Factor by which the files' disk is slower.
     pub disk_slowdown: u32,
-    /// One wake-up of so many of kernel threads comes late.
+    /// One wake-up of this number of kernel threads comes late.
     pub wake_every: u64,
-    /// How late that is.
+    /// By how much such a wake-up is late.
     pub wake_delay: Picos,
-    /// From this instant on there are none.
+    /// From this instant on there are no faults.
     pub until: Time,
 }
 
-/// Faults under way: one branch per step when there are none.
+/// The state of fault injection: one branch per step when there are no faults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultPoints {
     faults: Option<Faults>,
-    /// Steps of operations, and wake-ups, so far.
+    /// Steps of operations so far, and wake-ups.
     steps: u64,
     wakes: u64,
-    /// Faults that were made.
+    /// Faults injected so far.
     made: u64,
 }
 
 impl FaultPoints {
-    /// Begins with the faults of a run.
+    /// Begins injecting the faults of a run.
     pub(crate) fn begin(faults: Faults, mm: &mut Mm) -> Self {
         apply(mm, &faults);
         Self { faults: (faults != Faults::default()).then_some(faults), ..Self::default() }
     }
 
-    /// Whether there are faults whose time is over.
+    /// Whether there are faults whose time has ended.
     #[inline]
     pub(crate) fn are_over(&self, now: Time) -> bool {
         self.faults.is_some_and(|faults| now >= faults.until)
     }
 
-    /// Heals everything, for good.
+    /// Ends all faults, for good.
     #[cold]
     pub(crate) fn end(&mut self, mm: &mut Mm) {
         self.faults = None;
@@ -66,7 +66,7 @@ impl FaultPoints {
         fails
     }
 
-    /// How late a kernel thread is woken.
+    /// By how much a kernel thread is woken late, if it is.
     #[inline]
     pub(crate) fn delay_of_wake(&mut self) -> Option<Picos> {
         let faults = self.faults?;
@@ -76,13 +76,13 @@ impl FaultPoints {
         is_late.then_some(faults.wake_delay)
     }
 
-    /// Steps that failed an allocation, and wake-ups that came late.
+    /// Steps with a failed allocation, and late wake-ups.
     pub(crate) fn made(&self) -> u64 {
         self.made
     }
 }
 
-/// The faults that the memory manager makes itself.
+/// Sets the faults that the memory manager injects itself.
 fn apply(mm: &mut Mm, faults: &Faults) {
     mm.compaction.fail_moves(faults.move_every);
     mm.cache.fail_disk(faults.request_every);

@@ -1,12 +1,12 @@
 //! Linux: virt/kvm/kvm_main.c (v6.1), and QEMU: a guest's memory is a mapping of a process of the host, each of its CPUs a task
 //! of that process.
-//! Differs: a CPU of a guest has a CPU of its own for what it does in the guest. What it does in the host, it does as a task of
-//! the host's kernel, and stands still in the guest for as long.
+//! Differs: a CPU of a guest has a CPU of its own for the guest's code. Its work in the host is done by a task of the host's
+//! kernel, and the CPU stands still in the guest meanwhile.
 //!
 //! A step of a guest never faults in the host in its middle. At its end ([`World::tell_host`]) the blocks that it has accessed
-//! are looked up in the page tables of its process. If the host has nothing there, the CPU stands, and its task in the host
-//! touches page after page, as any program does, with all that this may take: reclaim, swap, locks. What a guest reports is
-//! given back by another task of the process, with `madvise`.
+//! are looked up in the page tables of its process. If the host has not mapped a page, the CPU stands still, and its task in
+//! the host touches page after page, as any program does, with all that this may take: reclaim, swap, locks. Blocks that a
+//! guest reports are freed by another task of the process, with `madvise`.
 
 mod state;
 
@@ -60,7 +60,7 @@ fn absent(spaces: &Spaces, process: SpaceId, pages: &mut Pages) -> Option<Vpn> {
 }
 
 impl World {
-    /// A step of a guest has ended: its host hears of what it has accessed and reported.
+    /// Tells the host, at the end of a guest's step, what it has accessed and reported.
     #[inline]
     pub(crate) fn tell_host(&mut self, id: TaskId, cpu: CpuId) {
         let kernel = self.tasks[id.0 as usize].kernel;
@@ -74,8 +74,8 @@ impl World {
         }
     }
 
-    /// The host has changed the page tables of a guest so many times: its CPUs that are in it leave it each time
-    /// (`kvm_make_all_cpus_request`). What they have to look up again afterwards costs nothing here.
+    /// Makes the guest's CPUs leave it, once for each of `times` changes that the host has made to its page tables
+    /// (`kvm_make_all_cpus_request`). Their page walks after that are not priced here.
     #[inline(never)]
     fn kick_vcpus(&mut self, kernel: KernelId, times: u64) {
         for cpu in &mut self.cpus[self.kernels[kernel].cpus.clone()] {
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// A turn of a CPU for which the host clears frames: as many as nobody else has a turn before.
+    /// A turn of a CPU for which the host clears frames: as many as fit before another CPU has a turn.
     #[inline(never)]
     pub(crate) fn clear_in_host(&mut self, id: CpuId) {
         let Self { kernels, cpus, prices, clock, tasks, .. } = self;
@@ -134,10 +134,10 @@ impl World {
             let of = &mut self.guests[guest].cpus[vcpu];
             of.stands_since = Some(at);
             let task = of.task.expect("its tasks are there before it is started");
-            // It may not have come to wait for its guest yet; then it asks.
+            // The task may not have come to wait for its guest yet; then it will ask.
             if let TaskState::Blocked = self.tasks[task.0 as usize].state {
                 self.tasks[task.0 as usize].state = TaskState::Answered(Answer::Range(Ok(page)));
-                // It runs already: a CPU that leaves its guest wakes nobody.
+                // The task runs already: a CPU that leaves its guest wakes nobody.
                 self.wake(task, at, Enqueue::New);
             }
         }
@@ -164,7 +164,7 @@ impl World {
         None
     }
 
-    /// A task of the host has nothing to do for its guest's CPU: that goes on.
+    /// Lets a guest's CPU go on, as its task in the host has nothing more to do for it.
     pub(crate) fn await_guest(&mut self, task: TaskId, at: Time) -> TaskState {
         let (guest, vcpu) = self.guest_of(task);
         if let Some(page) = self.next_absent(guest, vcpu) {
@@ -179,7 +179,7 @@ impl World {
         TaskState::Blocked
     }
 
-    /// A CPU of a guest goes on in it.
+    /// Lets a CPU of a guest go on after it stood still.
     fn enter_guest(&mut self, guest: usize, vcpu: usize, (since, at): (Time, Time)) {
         let kernel = self.guests[guest].kernel;
         let id = CpuId(u32::try_from(self.kernels[kernel].cpus.start + vcpu).expect("fewer than 2^32 CPUs"));
@@ -193,7 +193,7 @@ impl World {
         self.cpus[id.0 as usize].ready(id, &mut self.clock);
     }
 
-    /// Makes the task that gives back reported blocks wait; the guest hears of it when there are no more.
+    /// Makes the task that frees reported blocks wait; tells the guest when none are left.
     pub(crate) fn await_reports(&mut self, task: TaskId, at: Time) -> TaskState {
         let guest = self.guests.iter().position(|guest| guest.balloon == Some(task)).expect("it is some guest's");
         if let Some(range) = self.next_reported(guest) {
@@ -236,7 +236,7 @@ impl World {
         found.expect("it is a CPU of some guest")
     }
 
-    /// Adds a guest that nobody has started.
+    /// Adds a guest that is not started yet.
     fn add_guest(&mut self, config: &Config) {
         let mut mm = Mm::new(&config.machine, config.variant, &config.settings);
         mm.memory.attach_host_kernel();
@@ -258,7 +258,7 @@ impl World {
         });
     }
 
-    /// The first task of a guest, which is started by the current task of the host.
+    /// Starts the first task of a guest, from the current task of the host.
     fn boot_guest(&mut self, guest: usize, config: &Config) -> TaskId {
         let (id, at) = (self.guests[guest].kernel, self.now());
         crate::set_up(&mut self.kernels[id], config);
@@ -282,7 +282,7 @@ impl World {
         task
     }
 
-    /// A process of the host was chosen to be killed; if it is a guest's, the run has no result.
+    /// Notes that the OOM killer of the host has chosen a process; if it is a guest's, the run has no result.
     pub(crate) fn lose_guest_of(&mut self, kernel: KernelId, space: SpaceId, at: Time) {
         let found = self.guests.iter().position(|guest| kernel == HOST && guest.process == space);
         let Some(guest) = found.filter(|guest| !self.guests[*guest].is_off) else { return };
@@ -296,7 +296,7 @@ impl World {
         self.guest_lost.get_or_insert(GuestLost { guest, after: at.since(self.begin), by });
     }
 
-    /// The kernel has ended a task: if it is the first one of a guest, the run has no result.
+    /// Notes that the kernel has ended a task; if it is the first task of a guest, the run has no result.
     pub(crate) fn lose_guest_with(&mut self, task: TaskId) {
         if let Some(guest) = self.guests.iter().position(|guest| guest.main == Some(task)) {
             let after = self.now().since(self.begin);
@@ -304,7 +304,7 @@ impl World {
         }
     }
 
-    /// A guest has come to its end: the tasks of its process may go.
+    /// Powers a guest off: the tasks of its process may end.
     fn power_off(&mut self, guest: usize) {
         let at = self.now();
         self.guests[guest].is_off = true;
@@ -316,24 +316,24 @@ impl World {
     }
 }
 
-/// The rest of a run with guests.
+/// The end of a run with guests.
 #[derive(Clone, Debug)]
 pub struct GuestsFinish {
-    /// Of the host.
+    /// The end of the host's run.
     pub host: Finish,
     /// Events of each guest.
     pub guests: Vec<Counters>,
-    /// Samples of all kernels, where they were asked for.
+    /// Samples of all kernels, if they were asked for.
     pub samples: Option<Samples>,
 }
 
-/// Runs `body` as the first task of each guest of a host, all at the same time; `body` is told which guest it is.
+/// Runs `body` as the first task of each guest of a host, all at the same time; `body` is told the number of its guest.
 ///
 /// # Errors
-/// When a guest is gone before its end, or nothing gets on any more: the run ends at once.
+/// When a guest is lost before its end, or no task makes progress any more: the run ends at once.
 ///
 /// # Panics
-/// As [`crate::simulate`]; and when the host has not memory enough for the tables of its processes.
+/// As [`crate::simulate`]; and when the host lacks memory for the page tables of its processes.
 pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static>(
     host: &Config,
     guests: &[Config],
@@ -343,13 +343,13 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     simulate_guests_with(host, guests, None, entries, body)
 }
 
-/// Runs guests as [`simulate_guests`] does, and takes a sample of all kernels after each span of `sample`.
+/// Runs guests like [`simulate_guests`], and samples all kernels every `sample`.
 ///
 /// # Errors
 /// As [`simulate_guests`].
 ///
 /// # Panics
-/// As [`simulate_guests`]; and when `sample` is no time at all.
+/// As [`simulate_guests`]; and when `sample` is 0.
 pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static>(
     host: &Config,
     guests: &[Config],
@@ -401,7 +401,7 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
     Ok((slot.take(), GuestsFinish { host, guests: counters.collect(), samples }))
 }
 
-/// Starts the process of a guest; what is awaited is the guest's end and its result.
+/// Starts the process of a guest; the future completes with the guest's result at its end.
 fn start<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(
     guest: usize,
     config: Config,
@@ -420,7 +420,7 @@ fn start<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(
 
 /// The process of a guest: maps its memory, starts its CPUs and its balloon, and then the guest.
 async fn qemu<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(guest: usize, config: Config, body: F) -> T {
-    // Whole blocks of its page allocator, of which the last may be in part beyond the end.
+    // Whole blocks of its page allocator, the last of which may extend beyond the guest's memory.
     let frames = config.machine.end().0.next_multiple_of(config.machine.max_order.frames());
     let size = Bytes(u64::from(frames) * Bytes::PAGE.0);
     let mapped = Sim.mmap(size + Bytes::HUGE_PAGE, MapSpec::Anonymous).await.expect("the host lets it map that");
@@ -456,10 +456,10 @@ async fn qemu<T: 'static, F: AsyncFn(Sim, usize) -> T + 'static>(guest: usize, c
     result
 }
 
-/// A run ends as soon as a task of a guest does not ([`World::guest_lost`]).
+/// A run ends as soon as a task of a guest is killed ([`World::guest_lost`]).
 const ENDS: &str = "the tasks of a guest come to their end";
 
-/// A thread of the calling process of the host, and its end.
+/// Starts a thread of the calling process of the host; the future completes at its end.
 fn thread(on: Placement, body: impl Future<Output = ()> + 'static) -> (TaskId, impl Future<Output = ()> + 'static) {
     let task = with(|world| {
         let space = world.current().space;
@@ -477,7 +477,7 @@ fn thread(on: Placement, body: impl Future<Output = ()> + 'static) -> (TaskId, i
     (task, async move { join(task, slot).await.expect(ENDS) })
 }
 
-/// A CPU of a guest: whatever it has accessed, it touches.
+/// A CPU of a guest: its task touches every page that the guest has accessed.
 async fn vcpu() {
     // Bound: the life of the guest.
     while let Answer::Range(Ok(page)) = Call::of(Request::AwaitGuest).await {

@@ -1,4 +1,4 @@
-//! Which task, kernel or kernel thread: small values by which all else is found.
+//! Numbers of tasks, kernels and kernel threads: small values by which all else is found.
 
 use memory::{frame::SpaceId, news::Daemon};
 use units::NodeId;
@@ -7,7 +7,7 @@ use units::NodeId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TaskId(pub(crate) u32);
 
-/// The first task of all, which has the result of the run.
+/// The first task of the run, whose result is the run's.
 pub(crate) const MAIN: TaskId = TaskId(0);
 
 /// Number of a kernel, in the order of creation.
@@ -17,12 +17,12 @@ pub(crate) struct KernelId(pub(crate) u16);
 /// The kernel of the machine itself.
 pub(crate) const HOST: KernelId = KernelId(0);
 
-/// Which kernel thread a task is, and of which node.
+/// The kernel thread that a task is, and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thread {
     pub(crate) daemon: Daemon,
     pub(crate) node: NodeId,
 }
 
-/// No process: kernel threads have no address space.
+/// No process: the address space of kernel threads.
 pub(crate) const NO_SPACE: SpaceId = SpaceId(u32::MAX);

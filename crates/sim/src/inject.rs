@@ -1,4 +1,4 @@
-//! Faults of our own making, for tests: one step of a run loses something that it did, and the run hash must say so.
+//! Losses injected for tests: one step of a run loses a part of its effects, and the run hash must differ.
 
 use memory::{
     cost::{Cause, Spent},
@@ -9,24 +9,24 @@ use units::{Picos, Time};
 /// The part of a step that is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Time that it spent on a cause: the price of one piece of work that is left out.
+    /// Time spent on a cause: the price of one piece of work is left out.
     Time(Cause, Picos),
-    /// One of the events that it counted.
+    /// One count of an event.
     Count(Event),
-    /// The step's task, which the kernel ends instead of taking the step: an OOM kill, whatever the task is in the middle of.
+    /// The step's task, which the kernel ends instead of taking the step: an OOM kill in the middle of any operation.
     Task,
 }
 
 /// A loss in one step of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Injection {
-    /// Which step, from 0 in the order of the run.
+    /// Number of the step, from 0 in the order of the run.
     pub step: u64,
     /// The part that is lost, if the step has it.
     pub lost: Lost,
 }
 
-/// Where the losses of a run are made: one branch per step when there are none.
+/// The state of such injection: one branch per step when there is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Injector {
     pub(crate) wanted: Option<Injection>,
@@ -34,18 +34,18 @@ pub(crate) struct Injector {
     pub(crate) steps: u64,
     /// The loss was made.
     pub(crate) done: bool,
-    /// Steps between two walks over all frames; 0 is no walk.
+    /// Steps between two checks of all frames; 0 is no check.
     pub(crate) check_every: u64,
 }
 
 impl Injector {
-    /// Whether every frame is to be asked whose it is, after this step.
+    /// Whether a check of all frames' owners is due after this step.
     #[inline]
     pub(crate) fn is_check_due(&self) -> bool {
         self.check_every > 0 && self.steps.is_multiple_of(self.check_every)
     }
 
-    /// A step begins: what it shall lose, and how much of that was counted before.
+    /// Begins a step: returns its loss, if it has one, and the count of the event before.
     pub(crate) fn begin(&mut self, counters: &Counters) -> Option<(Lost, u64)> {
         let step = self.steps;
         self.steps += 1;
@@ -54,7 +54,7 @@ impl Injector {
         Some((lost, before))
     }
 
-    /// Does the task die instead of taking this step?
+    /// Whether the task is killed instead of taking this step.
     #[cold]
     pub(crate) fn kills(&mut self, loss: Option<(Lost, u64)>) -> bool {
         let kills = matches!(loss, Some((Lost::Task, _)));
@@ -62,7 +62,7 @@ impl Injector {
         kills
     }
 
-    /// The step has ended: takes the loss off. Returns when the step ends without it.
+    /// Takes the loss off at the end of a step; returns the time at which the step ends without it.
     #[cold]
     pub(crate) fn lose(
         &mut self,

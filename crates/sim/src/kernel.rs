@@ -1,5 +1,5 @@
-//! A kernel: its memory, its processes, and what is known of their locks. A run has one, or several beside each other; a task, a
-//! CPU and an address space belong to one of them.
+//! A kernel: its memory, its processes, and their locks. A run has one kernel, or several beside each other; a task, a CPU and an
+//! address space belong to one of them.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -16,31 +16,31 @@ use crate::{
     sched::{Domains, SchedMoves},
 };
 
-/// All that one kernel has.
+/// The state of one kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     pub(crate) mm: Mm,
-    /// The kernel's CPUs, by their places among all of the run.
+    /// The range of the kernel's CPUs among all CPUs of the run.
     pub(crate) cpus: Range<usize>,
     pub(crate) counters: Counters,
     pub(crate) spaces: Spaces,
-    /// The lock of each address space, and the cache line that its count is in.
+    /// The mmap lock of each address space, and the cache line of its count.
     pub(crate) locks: Vec<Rwsem>,
     pub(crate) lines: Vec<CacheLine>,
-    /// How many CPUs run a task of each, and how many of these tasks are settled.
+    /// Number of CPUs that run a task of each address space, and how many of these tasks are settled.
     pub(crate) running_in: Vec<u32>,
     pub(crate) settled_in: Vec<u32>,
-    /// When its CPUs tick.
+    /// When the kernel's CPUs tick.
     pub(crate) ticks: Ticks,
-    /// Which CPUs its scheduler compares with which.
+    /// The sched domains: which CPUs the scheduler compares.
     pub(crate) domains: Domains,
-    /// Moves of its tasks from CPU to CPU.
+    /// Moves of the kernel's tasks from CPU to CPU.
     pub(crate) moves: SchedMoves,
     /// Bytes that each process may still map.
     pub(crate) left: Vec<Bytes>,
-    /// Memory that the first process may map.
+    /// Bytes that the first process may map.
     cap: Bytes,
-    /// The kernel's threads, once they have been started.
+    /// The kernel's threads, once they are started.
     pub(crate) daemons: Vec<(Thread, TaskId)>,
     /// Tasks that wait for a folio.
     pub(crate) folio_sleepers: Vec<(Pfn, TaskId)>,
@@ -75,19 +75,20 @@ impl Kernel {
         }
     }
 
-    /// Periods of the scheduler, by the rules of this instant.
+    /// Periods of the scheduler, by the present rules.
     #[inline]
     pub(crate) fn periods(&self) -> Periods {
         Periods::for_cpus(self.cpus.len(), self.ticks, self.variant())
     }
 
-    /// Rules of its scheduler and of its locks too: the memory manager has the only copy, and [`Mm::set_variant`] replaces it.
+    /// The rules of the kernel, also for its scheduler and locks: the memory manager has the only copy, and [`Mm::set_variant`]
+    /// replaces it.
     #[inline]
     pub(crate) fn variant(&self) -> &Variant {
         self.mm.memory.variant()
     }
 
-    /// Does its scheduler keep account of loads, for itself or for NUMA balancing?
+    /// Whether the scheduler tracks loads, for itself or for NUMA balancing.
     #[inline]
     pub(crate) fn tracks_loads(&self) -> bool {
         self.variant().sched_compares_loads || self.mm.balances_numa()
@@ -103,14 +104,14 @@ impl Kernel {
         self.cpus.clone().map(|cpu| CpuId(u32::try_from(cpu).expect("fewer than 2^32 CPUs")))
     }
 
-    /// The number that the kernel itself has for one of its CPUs.
+    /// The number by which the kernel itself knows one of its CPUs.
     #[inline]
     pub(crate) fn number(&self, cpu: CpuId) -> CpuId {
         #[expect(clippy::cast_possible_truncation, reason = "no CPU has a larger number")]
         CpuId(cpu.0 - self.cpus.start as u32)
     }
 
-    /// A process, which may map as much as the one that made it, if any did.
+    /// Adds a process, which may map as many bytes as its parent, if it has one.
     pub(crate) fn add_space(&mut self, space: AddressSpace, parent: Option<SpaceId>) -> SpaceId {
         let left = parent.map_or(self.cap, |parent| self.left[parent.0 as usize]);
         self.locks.push(Rwsem::default());
@@ -131,12 +132,12 @@ impl Kernels {
         Self(vec![host])
     }
 
-    /// One more, with the next number.
+    /// Adds a kernel, which gets the next number.
     pub(crate) fn add(&mut self, kernel: Kernel) {
         self.0.push(kernel);
     }
 
-    /// All of them, the host's first.
+    /// All kernels, the host's first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Kernel> {
         self.0.iter()
     }
@@ -213,7 +214,8 @@ mod tests {
         world
     }
 
-    /// Each task maps 4 MiB, stores to all of it, unmaps half, and ends. The counters of each kernel, and how long its task took.
+    /// Each task maps 4 MiB, stores to all of it, unmaps half, and ends. Returns the counters of each kernel, and the time of its
+    /// task.
     fn run(mut world: World) -> Vec<(Counters, Picos)> {
         let mut progress = vec![(0, None::<VmRange>); world.tasks.len()];
         // Bound: four requests a task.
@@ -265,7 +267,8 @@ mod tests {
         assert_ne!(kernel.periods(), before);
     }
 
-    /// Rules whose values the state of a kernel that has just booted shows, and which can change all the same: past decisions.
+    /// Rules whose values are visible in the state of a newly booted kernel, and which can change all the same: they decided in
+    /// the past.
     const HISTORY: [&str; 1] = ["moved_end"];
 
     /// Rules that may change at any instant have built nothing at boot, and the table names all others.
@@ -318,7 +321,7 @@ mod tests {
         format!("{:?} {:?} {:?} {:?}", kernel.counters, world.cpus, kernel.daemons, kernel.mm.memory.zones())
     }
 
-    /// Values that a rule could have, as a variant file says them.
+    /// The other values that a rule could have, as a variant file says them.
     fn others(rule: &variant::Rule, now: &Variant) -> Vec<String> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         match rule.takes {

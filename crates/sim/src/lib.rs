@@ -92,15 +92,15 @@ use world::World;
 /// The tick of distribution kernels (CONFIG_HZ=250).
 const TICK: Picos = Picos::from_micros(4000);
 
-/// The value of [`Config::quantum`] unless something asks for another one: 2 us, about one page fault.
+/// The value of [`Config::quantum`] by default: 2 us, about one page fault.
 pub const QUANTUM: Picos = Picos::from_micros(2);
 
-/// A machine with a kernel, ready to run something.
+/// A machine with a kernel, as a run begins.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Nodes and zones.
+    /// The machine's nodes and zones.
     pub machine: MachineSpec,
-    /// The kernel as data.
+    /// The rules of the kernel.
     pub variant: Variant,
     /// The kernel's settings.
     pub settings: Settings,
@@ -114,50 +114,50 @@ pub struct Config {
     pub use_zero_page: bool,
     /// The prices of primitive operations.
     pub prices: Prices,
-    /// The latency of accesses to memory, by places; nothing where it does not matter where memory is.
+    /// The latency of memory, by the nodes of the CPU and of the memory; empty if memory is flat.
     pub latency: Latency,
     /// The hardware threads of each core; without cores, each CPU is one.
     pub cores: Vec<Vec<CpuId>>,
     /// The CPUs that share each of the last caches; without caches, all share one.
     pub caches: Vec<Vec<CpuId>>,
-    /// The factor on all prices while another hardware thread of the core is busy, in percent.
+    /// Prices while another hardware thread of the core is busy, in percent.
     pub shared_core: u32,
-    /// Nodes whose memory gives so much to all CPUs together; the others have no limit.
+    /// Bandwidth that a node's memory has for all CPUs together; nodes that are not listed have no limit.
     pub bandwidth: Vec<(NodeId, BytesPerSecond)>,
-    /// Where it swaps to, if anywhere.
+    /// The swap device, if there is one.
     pub swap: Option<SwapSpec>,
-    /// Where its files are.
+    /// The disk that files are on.
     pub disk: DiskSpec,
-    /// How many CPUs tasks are spread over.
+    /// Number of CPUs that tasks are spread over.
     pub cpus: usize,
-    /// No CPU runs ahead of another by more than this; 0 is the strict order.
+    /// Most time by which a CPU may run ahead of another; 0 is the strict order.
     pub quantum: Picos,
-    /// How much may be mapped.
+    /// Bytes that may be mapped.
     pub cap: Bytes,
     /// The seed of the run's draws.
     pub seed: u64,
-    /// Frames that init takes one by one before the first task starts, and keeps: another layout of free memory.
+    /// Frames that init takes one by one before the first task starts, and keeps, to change the layout of free memory.
     pub held: Frames,
-    /// Memory in use before that, where the run does not start from a map.
+    /// Memory in use before that, unless the run starts from a map.
     pub system: Option<System>,
-    /// The host behind its memory, where it is a guest.
+    /// The host behind the memory, if this is a guest.
     pub host: Option<HostSpec>,
-    /// How it tells its host what is free, where it does.
+    /// Free page reporting, if the guest reports to its host.
     pub reporting: Option<ReportingSpec>,
-    /// The balloon that it has, and what is done with that.
+    /// The guest's balloon, and its operator's orders.
     pub balloon: Option<BalloonSpec>,
-    /// Are its free lists shuffled?
+    /// Whether free lists are shuffled.
     pub shuffle: bool,
 }
 
-/// The rest of a run besides its result.
+/// The end of a run, besides its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {
     /// The run hash, in hexadecimal.
     pub hash: String,
     /// All events of the run.
     pub counters: Counters,
-    /// Where its time went.
+    /// Time of all tasks by cause.
     pub times: Times,
 }
 
@@ -165,20 +165,20 @@ pub struct Finish {
 /// end is in neither part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// With a CPU: working, or spinning.
+    /// Time with a CPU: working, or spinning.
     pub cpu: Spent,
-    /// Without one: in its queue, or asleep for a lock.
+    /// Time without a CPU: in a run queue, or asleep for a lock.
     pub waiting: Spent,
 }
 
 /// A kernel lacks memory before its first process runs: until then nothing can be reclaimed, and no process killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CannotStart {
-    /// There is none above the min marks for the first process.
+    /// No free memory is above the Min marks for the first process.
     NoProcess,
-    /// There are fewer frames than init holds.
+    /// There are fewer free frames than init is to hold.
     NoFrames(Frames),
-    /// A recorded map leaves none for the page tables of its mapped memory.
+    /// A recorded map leaves no frames for the page tables of its mapped memory.
     NoTables,
 }
 
@@ -194,12 +194,12 @@ impl std::fmt::Display for CannotStart {
 
 impl std::error::Error for CannotStart {}
 
-/// Why a run has no result.
+/// The reason why a run has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoResult {
     /// A kernel lacks memory before its first process runs.
     CannotStart(CannotStart),
-    /// A guest is gone before its end.
+    /// A guest is lost before its end.
     GuestLost(GuestLost),
     /// The run would never end.
     Livelock(Box<Livelock>),
@@ -226,32 +226,32 @@ impl std::error::Error for NoResult {}
 /// The options of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// A loss, for tests.
+    /// A loss to inject, for tests.
     pub loss: Option<Injection>,
     /// Other bounds of a run without progress, for tests.
     pub bounds: Option<Bounds>,
-    /// Faults from outside, for tests.
+    /// Faults to inject, for tests.
     pub faults: Faults,
-    /// After each so many steps, and at the end, every frame is asked whose it is, for tests; 0 is never.
+    /// Steps between two checks that every frame has its owner, for tests; there is another check at the end. 0 is never.
     pub check_every: u64,
-    /// How many trace events are kept as lines; none unless asked for.
+    /// Most trace events that are kept as lines; none unless asked for.
     pub trace_lines: Option<usize>,
     /// The time between two samples; none are taken unless asked for.
     pub sample: Option<Picos>,
-    /// With each sample the map of memory by pageblock too.
+    /// Whether each sample has a map of memory by pageblock.
     pub map: bool,
 }
 
-/// The output of those options.
+/// The output of these options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extra {
     /// Steps that the run took.
     pub steps: u64,
-    /// Operations that ended; the time of each was compared with the sum of its parts.
+    /// Operations that ended; for each the time was compared with the sum of its parts.
     pub operations: u64,
-    /// The step of [`Options::loss`] had what it was to lose, and has lost it.
+    /// Whether the step of [`Options::loss`] has lost something.
     pub lost: bool,
-    /// Allocations that [`Options::faults`] failed, and kernel threads that it woke late.
+    /// Number of faults of [`Options::faults`] that the run injected: failed allocations and late wake-ups.
     pub faults: u64,
     /// Trace events, one per line.
     pub trace: Option<String>,
@@ -267,7 +267,7 @@ pub struct Extra {
     pub free: Free,
     /// Watermarks of all zones together, at the end.
     pub marks: Marks,
-    /// Of memory that was taken over: what was drawn, and what could not be taken over as it was.
+    /// If memory was loaded from a map: facts that were drawn, and facts that could not be taken over.
     pub notes: Vec<String>,
 }
 
@@ -310,7 +310,7 @@ fn set_up(kernel: &mut Kernel, config: &Config) {
     mm.enable_oom_killer();
 }
 
-/// A guest's memory is its host's from the beginning; what is free then is reported first.
+/// Sets up a guest: its host backs its memory from the beginning, and free blocks are reported first.
 fn start_as_guest(config: &Config, kernel: &mut Kernel, now: Time) {
     let Kernel { mm, counters, .. } = kernel;
     if config.host.is_some() {
@@ -331,11 +331,11 @@ fn start_as_guest(config: &Config, kernel: &mut Kernel, now: Time) {
     }
 }
 
-/// Runs `main` as the first task of a freshly booted machine, and everything that it spawns, to the end.
+/// Runs `main` as the first task of a freshly booted machine, and every task that it spawns, to the end.
 ///
 /// # Panics
-/// When an invariant breaks, when tasks wait for each other for ever or nothing gets on, or when the machine is too small for
-/// what init holds.
+/// When an invariant breaks, when tasks wait for each other for ever or make no progress, or when the machine has fewer
+/// frames than init holds.
 pub fn simulate<T: 'static>(
     config: &Config,
     entries: Entries,
@@ -358,10 +358,10 @@ pub fn simulate_with<T: 'static>(
     simulate_from(config, options, None, entries, main)
 }
 
-/// Runs on a machine whose memory is as a kernel had it. Frames that init holds are part of that already.
+/// Runs on a machine whose memory is loaded from a kernel's map. The map already has frames that init would hold.
 ///
 /// # Panics
-/// As [`simulate`]; and when the map leaves no memory for anything.
+/// As [`simulate`]; and when the map leaves no free memory.
 pub fn simulate_from<T: 'static>(
     config: &Config,
     options: Options,
@@ -372,10 +372,10 @@ pub fn simulate_from<T: 'static>(
     try_simulate_from(config, options, state, entries, main).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// Runs as [`simulate_from`] does, where it is not sure that the machine can start.
+/// Runs like [`simulate_from`], when it is not certain that the machine can start.
 ///
 /// # Errors
-/// When no memory is left above the min marks for the first process; when nothing gets on any more.
+/// When no memory is left above the Min marks for the first process; when no task makes progress any more.
 ///
 /// # Panics
 /// See [`simulate_from`], but for these.
@@ -400,7 +400,7 @@ pub fn try_simulate_from<T: 'static>(
     if state.is_none() {
         world.hold(config.held)?;
     }
-    // init is not killed, whatever it holds.
+    // init is never killed, whatever it holds.
     let Kernel { mm, spaces, .. } = &mut world.kernels[HOST];
     for (id, _) in spaces.iter() {
         mm.spare_from_oom(id);
@@ -421,7 +421,7 @@ pub fn try_simulate_from<T: 'static>(
     }
     let space = world.try_space().ok_or(CannotStart::NoProcess)?;
     world.create_task(Placement::Spread(0), space);
-    // Its first task is never killed: as long as it has no other, neither is it.
+    // The first task is never killed; while it has no siblings, neither is its process.
     world.kernels[HOST].mm.spare_from_oom(space);
     let now = world.latest();
     start_as_guest(config, &mut world.kernels[HOST], now);
@@ -459,7 +459,7 @@ pub fn try_simulate_from<T: 'static>(
     Ok((result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra))
 }
 
-/// Watermarks of all zones together.
+/// Sums of the watermarks of all zones.
 fn all_marks(mm: &Mm) -> Marks {
     let mut marks = Marks::default();
     for zone in mm.memory.zones() {

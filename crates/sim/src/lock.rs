@@ -1,7 +1,7 @@
-//! Linux: include/linux/mmap_lock.h, mm/mmap_lock.c (v6.1): which operation holds the lock of its address space, and how.
+//! Linux: include/linux/mmap_lock.h, mm/mmap_lock.c (v6.1): which operation holds the mmap lock of its address space, and how.
 //!
-//! A step's effects happen at its start and its price is paid after: the lock is held until the turn of the CPU that comes at
-//! the end of the step, so that others find it as it is at each instant.
+//! A step's effects happen at its start and its price is paid after: the lock is held until the turn of the CPU at the end of
+//! the step, so that others find it in the right state at each instant.
 
 use memory::{
     cost::{Cause, Work},
@@ -21,12 +21,12 @@ use crate::{
     world::World,
 };
 
-/// The end of an operation that is as far away is in no step of another CPU that begins now.
+/// An operation that ends later than this ends within no step of another CPU that begins now.
 const FAR: Picos = Picos(2 * QUANTUM.0);
 
 impl World {
-    /// Takes the lock that the next step of a task needs, unless it holds it from the last one. False when the task has to
-    /// wait: its CPU is then free for others, unless it spins.
+    /// Takes the lock that the next step of a task needs, unless the task holds it since the last step. Returns false if the
+    /// task has to wait: its CPU is then free for others, unless it spins.
     #[inline]
     pub(crate) fn lock(&mut self, id: TaskId, cpu: CpuId) -> bool {
         let Self { kernels, tasks, .. } = self;
@@ -47,7 +47,7 @@ impl World {
         self.acquire(id, cpu, mode)
     }
 
-    /// Takes a lock for the running task of a CPU, or makes it wait: false.
+    /// Takes a lock for the running task of a CPU, or makes the task wait and returns false.
     #[inline(never)]
     pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
         let Self { kernels, tasks, cpus, .. } = self;
@@ -70,7 +70,7 @@ impl World {
                 };
                 task.lock_since = now;
                 task.is_spinning = outcome != Outcome::Sleep;
-                // One that others wait for on its CPU looks up at the next tick.
+                // A task with others waiting for its CPU looks up from spinning at the next tick.
                 let cpu = &cpus[cpu.0 as usize];
                 let tick = cpu.has_waiting().then_some(cpu.next_tick.max(now + Picos(1)));
                 if let Outcome::Spin(until) = outcome
@@ -82,7 +82,7 @@ impl World {
             }
         }
         self.tell(space, &told, cpu);
-        // It begins to wait when it has woken others.
+        // Its wait begins after it has woken others.
         let task = &mut self.tasks[id.0 as usize];
         if task.waits_for_lock() {
             task.lock_since = self.cpus[cpu.0 as usize].clock;
@@ -90,8 +90,8 @@ impl World {
         outcome == Outcome::Held
     }
 
-    /// Up to when a step may go: not beyond what it must do, where its task holds a lock that others want, or that somebody may
-    /// want within the step. A range of faults takes the lock for each of them, and who wants it acts on the first that lets go.
+    /// Up to when a step may go: if its task holds a lock that others want, or may want within the step, only as far as it must.
+    /// A range of faults takes the lock for each fault, and a waiter takes it at the first release.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "every turn asks, and most need no more than its first answers")]
     pub(crate) fn horizon_under_lock(&self, id: TaskId, cpu: CpuId, horizon: Time) -> Time {
@@ -106,8 +106,8 @@ impl World {
         if is_wanted { self.cpus[cpu.0 as usize].clock } else { horizon }
     }
 
-    /// A task has taken a step: will its operation leave mappings as they are for some quanta yet, at the pace of this step? Of
-    /// what it went through, `before` was left. Nobody asks about a task that is alone in its address space.
+    /// Notes, after a step, whether the task's operation will leave mappings unchanged for some quanta yet, at the pace of this
+    /// step. `before` is the work that was left before it. Only asked about tasks that share their address space.
     #[inline]
     pub(crate) fn note_pace(&mut self, id: TaskId, (before, start): (u64, Time), end: Time, goes_on: bool) {
         let task = &mut self.tasks[id.0 as usize];
@@ -120,7 +120,7 @@ impl World {
         task.is_settled = is_settled;
     }
 
-    /// At the end of a step: does what it has left to do with the lock. True when waking others took time, so that other
+    /// Does at the end of a step what it has left to do with the lock. Returns true if waking others took time, so that other
     /// CPUs may come first now.
     #[inline]
     pub(crate) fn let_go(&mut self, cpu: CpuId) -> bool {
@@ -138,7 +138,7 @@ impl World {
         self.let_go_of(id, cpu, what)
     }
 
-    /// Lets go of a lock where that takes time, or others are told.
+    /// Releases a lock where that takes time, or others are to be woken.
     #[inline(never)]
     fn let_go_of(&mut self, id: TaskId, cpu: CpuId, what: LetGo) -> bool {
         let before = self.cpus[cpu.0 as usize].clock;
@@ -153,8 +153,7 @@ impl World {
         self.cpus[cpu.0 as usize].clock > before
     }
 
-    /// A step of a task has come to its end: remembers what is to be done with the lock. `keeps`: the next step
-    /// needs it.
+    /// Notes, at the end of a task's step, what is to be done with the lock. `keeps`: the next step needs it.
     #[inline]
     pub(crate) fn end_hold(&mut self, id: TaskId, cpu: CpuId, keeps: bool, start: Time) {
         let task = &self.tasks[id.0 as usize];
@@ -165,7 +164,7 @@ impl World {
         if !keeps {
             let mut after = Picos(0);
             if operation.is_touch() && kernel.locks[task.space.0 as usize].is_contended() {
-                // Half of a trap, in and out, and what user code does are before and after the hold (`do_user_addr_fault`).
+                // Half of a trap, in and out, and the access itself are outside the hold (`do_user_addr_fault`).
                 let outside = Picos(prices.of(Work::Trap).0 / 2) + prices.of(Work::UserTouch);
                 after = outside.min(cpu.clock.since(start));
                 cpu.clock = Time(cpu.clock.0 - after.0);
@@ -176,7 +175,7 @@ impl World {
         }
     }
 
-    /// Lets go of a task's lock.
+    /// Releases a task's lock.
     fn unlock(&mut self, id: TaskId, cpu: CpuId) {
         let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
@@ -188,7 +187,7 @@ impl World {
         }
     }
 
-    /// A writer lets readers in.
+    /// Turns a write hold into a read hold, which lets readers in.
     fn downgrade(&mut self, id: TaskId, cpu: CpuId) {
         let now = self.cpus[cpu.0 as usize].clock;
         let task = &mut self.tasks[id.0 as usize];
@@ -201,7 +200,7 @@ impl World {
         }
     }
 
-    /// The running task of a CPU tells others; it pays for waking them, one after the other (`wake_up_q`).
+    /// Wakes others for the running task of a CPU, which pays for each wake-up (`wake_up_q`).
     #[inline]
     fn tell(&mut self, space: SpaceId, told: &Told, cpu: CpuId) {
         if !told.is_nothing() {
@@ -225,7 +224,7 @@ impl World {
         }
     }
 
-    /// The running task of a CPU pays for waking one other, for a cause; when it has done so.
+    /// Charges the running task of a CPU for waking another one; returns when that is done.
     pub(crate) fn pay_for_waking(&mut self, cpu: CpuId, cause: Cause) -> Time {
         let waker = self.cpus[cpu.0 as usize].running.expect("a task wakes others while it runs");
         let prices = self.prices.on(&self.cpus, cpu);
@@ -239,7 +238,7 @@ impl World {
         now
     }
 
-    /// A task that waits for a lock has it, or tries again.
+    /// Lets a task that waits for a lock go on: it has the lock, or tries again.
     fn go_on(&mut self, id: TaskId, at: Time) {
         let task = &mut self.tasks[id.0 as usize];
         if !task.waits_for_lock() {
@@ -259,14 +258,14 @@ impl World {
             self.tasks[id.0 as usize].spin(since, until, Cause::MmapLock);
             self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
         } else {
-            // One that ran ahead of who lets go came too late to have to wait.
+            // A task that ran ahead of the release came too late to have to wait.
             let at = at.max(since);
             task.wait(since, at, Cause::MmapLock);
             self.wake(id, at, Enqueue::Woken);
         }
     }
 
-    /// A task has spun for as long as it may, unless it spins no more or anew.
+    /// Ends a task's spinning after the longest time, unless it spins no more or began anew.
     pub(crate) fn spin_timer(&mut self, id: TaskId, at: Time) {
         let task = &self.tasks[id.0 as usize];
         if task.is_spinning && task.spins_until == Some(at) {
@@ -275,24 +274,24 @@ impl World {
         }
     }
 
-    /// The task that spins on a CPU looks whether another one shall run there.
+    /// Checks, for the task that spins on a CPU, whether another task shall run there.
     pub(crate) fn look_up_from_spinning(&mut self, cpu: CpuId, at: Time) {
         let running = self.cpus[cpu.0 as usize].running.expect("a CPU spins for its task");
         self.go_on(running, at);
     }
 
-    /// A task has no CPU any more: if it spun for the lock, it will begin anew, and others who spin are not kept by it.
+    /// Stops the spinning of a task that loses its CPU: it will begin anew, and does not hold up other spinners.
     pub(crate) fn stop_spinning(&mut self, id: TaskId, cpu: CpuId) {
         let task = &self.tasks[id.0 as usize];
         let space = task.lock_of;
-        // Most kernel threads have nothing to do with any.
+        // Most kernel threads hold no such lock.
         if let Some(lock) = self.kernels[task.kernel].locks.get_mut(space.0 as usize) {
             let told = lock.leave(id);
             self.tell(space, &told, cpu);
         }
     }
 
-    /// A task that holds locks stops running: those who spin for it sleep from now on.
+    /// Makes tasks that spin on the owner of locks sleep, as the owner stops running.
     pub(crate) fn stop_spinning_on(&mut self, owner: TaskId) {
         let task = &self.tasks[owner.0 as usize];
         let lock = &self.kernels[task.kernel].locks[task.lock_of.0 as usize];

@@ -17,13 +17,13 @@ pub(crate) enum Mark {
     Begin = 1,
     /// An operation of a task ended.
     End = 2,
-    /// A step of an operation ended; the payload is the fold of its faults.
+    /// A step of an operation ended; the payload is the fold of the step's faults.
     Faults = 3,
-    /// A step of a kernel thread; the payload is its number.
+    /// A step of a kernel thread ended; the payload is the thread's number.
     Daemon = 6,
     /// A counter at the end of the run; the payload is its value.
     Counter = 4,
-    /// The last task of a process has ended, and its memory is gone; the payload is the task.
+    /// The last task of a process has ended, and its memory is freed; the payload is the task.
     Exit = 5,
 }
 

@@ -1,7 +1,8 @@
-//! Linux: kernel/sched/fair.c, kernel/sched/core.c (v3.9 to v6.18): the tasks of a CPU that can run.
+//! Linux: kernel/sched/fair.c, kernel/sched/core.c (v3.9 to v6.18): the run queue of a CPU.
 //!
-//! A task's run time counts the more the less it weighs; which of them runs, and for how long, is one of two sets of rules:
-//! `cfs.rs` up to 6.5, `eevdf.rs` from 6.6 on. Not here: groups, bandwidth limits, real-time classes, buddies and `SCHED_IDLE`.
+//! The lower the weight of a task, the more its run time counts. One of two sets of rules chooses the next task and how long it
+//! runs: `cfs.rs` up to 6.5, `eevdf.rs` from 6.6 on. Not modelled: groups, bandwidth limits, real-time classes, buddies and
+//! `SCHED_IDLE`.
 
 mod cfs;
 mod eevdf;
@@ -30,8 +31,8 @@ const WEIGHTS: [u32; 40] = [
 pub(crate) struct Nice(i8);
 
 impl Nice {
+    /// When the level is out of range.
     /// # Panics
-    /// When there is no such level.
     pub(crate) fn new(level: i8) -> Self {
         assert!((-20..=19).contains(&level), "no nice level {level}");
         Self(level)
@@ -42,32 +43,32 @@ impl Nice {
     }
 }
 
-/// When CPUs tick. No rule of a kernel's: it is the same for all of a run.
+/// When CPUs tick. Not a rule of the kernel: equal for all kernels of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticks {
-    /// From one to the next (1/HZ).
+    /// Time from one tick to the next (1/HZ).
     pub(crate) period: Picos,
-    /// How long after the multiples of that all CPUs tick (`tick_setup_sched_timer`, unless `skew_tick` is set).
+    /// Offset of all CPUs' ticks from the multiples of the period (`tick_setup_sched_timer`, unless `skew_tick` is set).
     pub(crate) offset: Picos,
 }
 
 impl Ticks {
-    /// At the multiples of a period.
+    /// Ticks at the multiples of a period.
     pub(crate) const fn every(period: Picos) -> Self {
         Self { period, offset: Picos(0) }
     }
 
-    /// The last tick up to an instant.
+    /// The last tick at or before an instant.
     pub(crate) fn last(&self, at: Time) -> Time {
         Time(self.offset.0.min(at.0) + self.count(at) * self.period.0)
     }
 
-    /// The ticks up to an instant.
+    /// Number of ticks up to an instant.
     pub(crate) fn count(&self, at: Time) -> u64 {
         at.0.saturating_sub(self.offset.0) / self.period.0
     }
 
-    /// The first tick at an instant or after it.
+    /// The first tick at or after an instant.
     pub(crate) fn from(&self, at: Time) -> Time {
         let last = self.last(at);
         if last == at { at } else { self.after(at) }
@@ -79,28 +80,28 @@ impl Ticks {
     }
 }
 
-/// The periods that the scheduler works with (`sysctl_sched_*`).
+/// The periods of the scheduler (`sysctl_sched_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Periods {
-    /// CFS: in which every task of a queue runs once.
+    /// CFS: time in which every task of a queue runs once.
     latency: Picos,
-    /// CFS: how far a waking task must be behind to preempt.
+    /// CFS: how far a woken task must be behind the running one to preempt it.
     wakeup_granularity: Picos,
-    /// CFS: what a task runs at least, when there are many. EEVDF: what it asks for.
+    /// CFS: the least time that a task runs, if there are many. EEVDF: the slice that it requests.
     base_slice: Picos,
     pub(crate) ticks: Ticks,
-    /// How much longer than an idle CPU a busy one waits before it looks at others again (`busy_factor`).
+    /// Factor by which a busy CPU waits longer than an idle one between two balancing looks (`busy_factor`).
     busy_factor: u64,
-    /// The longest that any CPU waits before it looks at others again (`max_load_balance_interval`).
+    /// The longest time between two balancing looks of a CPU (`max_load_balance_interval`).
     balance_max: Picos,
-    /// Does a busy one look a tick before that is over?
+    /// Whether a busy CPU looks a tick early.
     looks_a_tick_early: bool,
-    /// Does a task that waits for a CPU count there as it did when it began to wait?
+    /// Whether a task that waits for a CPU keeps the load that it had when it began to wait.
     load_stays: bool,
 }
 
 impl Periods {
-    /// Those of a machine: scaled by 1 + log2 of its CPUs, of which at most 8 count (`SCHED_TUNABLESCALING_LOG`).
+    /// The periods of a machine: scaled by 1 + log2 of its CPUs, of which at most 8 count (`SCHED_TUNABLESCALING_LOG`).
     pub(crate) fn for_cpus(cpus: usize, ticks: Ticks, rules: &Variant) -> Self {
         let factor = 1 + u64::from(cpus.clamp(1, 8).ilog2());
         let scaled = |nanos| Picos::from_nanos(nanos) * factor;
@@ -120,9 +121,9 @@ impl Periods {
         }
     }
 
-    /// How long a CPU waits before it looks again at others in a domain of so many CPUs: as many ms, twice as long when it saw
-    /// nothing (`sd_init`, kernel/sched/core.c; `get_sd_balance_interval`, kernel/sched/fair.c, v4.1). A busy one waits a tick at
-    /// least, whatever the factor.
+    /// Time between two balancing looks of a CPU in a domain of `span` CPUs: as many ms, twice that after a look without
+    /// imbalance (`sd_init`, kernel/sched/core.c; `get_sd_balance_interval`, kernel/sched/fair.c, v4.1). A busy CPU waits at
+    /// least a tick, whatever the factor.
     pub(crate) fn balance(&self, span: u64, is_busy: bool, saw_imbalance: bool) -> Picos {
         let factors = if is_busy { self.busy_factor } else { 1 } * if saw_imbalance { 1 } else { 2 };
         let early = if is_busy && self.looks_a_tick_early { self.ticks.period.0 } else { 0 };
@@ -132,25 +133,25 @@ impl Periods {
     }
 }
 
-/// A task as the scheduler knows it (`struct sched_entity`).
+/// The scheduler's record of a task (`struct sched_entity`).
 #[derive(Clone, Debug)]
 pub(crate) struct Entity {
     weight: u64,
-    /// For how much of its time it could run of late, and did.
+    /// The part of its recent time for which the task could run, and ran.
     average: Average,
     /// Weighted run time in nanoseconds.
     vruntime: u64,
-    /// When it came to its CPU, as a number among all that came to any; less than 0 when balancing has passed it by.
+    /// Number of its arrival at its CPU among all arrivals of tasks; below 0 after balancing has passed it by.
     pub(crate) arrived: i64,
-    /// Up to when its run time is counted.
+    /// Up to when the task's run time is counted.
     counted: Time,
-    /// When it was picked last.
+    /// When the task was last picked.
     picked: Time,
-    /// EEVDF: by when, in virtual time, it shall have had its slice.
+    /// EEVDF: the deadline of its slice, in virtual time.
     deadline: u64,
-    /// EEVDF: the deadline that it was picked with: until that is over nobody with a later claim takes its place.
+    /// EEVDF: the deadline that it was picked with: until then no task with a later deadline takes its place.
     picked_for: u64,
-    /// EEVDF, of one that is on no queue: how much less than its share it had when it left.
+    /// EEVDF, for a task on no queue: by how much it had run less than its share when it left.
     lag: i64,
 }
 
@@ -174,22 +175,22 @@ impl Entity {
         self.weight
     }
 
-    /// The task's part in the load of its CPU at an instant: its weight, less when it has slept of late.
+    /// The task's part in the load of its CPU at an instant: its weight, less after recent sleep.
     pub(crate) fn load(&self, at: Time, periods: &Periods) -> u64 {
         self.average.load(self.weight, at, periods)
     }
 
-    /// How much of a CPU it has used of late, in parts of [`NICE_0`].
+    /// The part of a CPU that the task has used recently, in units of 1/[`NICE_0`].
     pub(crate) fn usage(&self, at: Time, periods: &Periods) -> u64 {
         self.average.usage(at, periods)
     }
 
-    /// For how much of its time it could run of late, in parts of [`NICE_0`].
+    /// The part of its recent time for which the task could run, in units of 1/[`NICE_0`].
     pub(crate) fn runnable(&self, at: Time, periods: &Periods) -> u64 {
         self.average.load(NICE_0, at, periods)
     }
 
-    /// The task waits for a CPU from `at` on.
+    /// Notes that the task waits for a CPU from `at` on.
     pub(crate) fn waits(&mut self, why: Enqueue, at: Time, periods: &Periods) {
         if why == Enqueue::New {
             self.average.begin(at, periods);
@@ -197,22 +198,22 @@ impl Entity {
         self.average.changes(Doing::Waits, at);
     }
 
-    /// The task runs from `at` on.
+    /// Notes that the task runs from `at` on.
     pub(crate) fn runs(&mut self, at: Time) {
         self.average.changes(Doing::Runs, at);
     }
 
-    /// The task sleeps from `at` on, or has ended.
+    /// Notes that the task sleeps from `at` on, or has ended.
     pub(crate) fn sleeps(&mut self, at: Time) {
         self.average.changes(Doing::Sleeps, at);
     }
 
-    /// `calc_delta_fair`: nanoseconds of this task in those of nice 0.
+    /// Run time of this task in nanoseconds, converted to that of nice 0 (`calc_delta_fair`).
     fn weighted(&self, nanos: u64) -> u64 {
         nanos * NICE_0 / self.weight
     }
 
-    /// Counts the run time up to `now`, and says by how much that moves its virtual time.
+    /// Counts the run time up to `now`; returns by how much the virtual time moves.
     fn count(&mut self, now: Time) -> u64 {
         let ran = now.since(self.counted).as_nanos();
         self.counted = self.counted + Picos::from_nanos(ran);
@@ -222,20 +223,20 @@ impl Entity {
     }
 }
 
-/// Why a task is queued.
+/// The reason why a task is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Enqueue {
     /// The task was created.
     New,
     /// The task slept.
     Woken,
-    /// The task was running, and another one is preferred.
+    /// The task was running, and another one has preempted it.
     Preempted,
     /// The task waited on another CPU.
     Moved,
 }
 
-/// Why the running task leaves its CPU.
+/// The reason why the running task leaves its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// The task waits for something.
@@ -248,9 +249,9 @@ pub(crate) enum Leave {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct RunQueue {
-    /// How many wait: all that most turns ask.
+    /// Number of waiting tasks: all that most turns ask for.
     len: usize,
-    /// Elsewhere, so that a CPU's hot part is short.
+    /// The queue itself, boxed so that a CPU's hot fields are few.
     kind: Box<Kind>,
 }
 
@@ -262,7 +263,7 @@ enum Kind {
     Eevdf(eevdf::Queue),
 }
 
-/// Calls the same method of whichever it is.
+/// Calls a method of either kind of queue.
 macro_rules! either {
     ($kind:expr, $queue:ident => $call:expr) => {
         match $kind {
@@ -273,7 +274,7 @@ macro_rules! either {
 }
 
 impl RunQueue {
-    /// How much of it says how many wait.
+    /// Size of the field with the number of waiting tasks.
     pub(crate) const WAITING: usize = size_of::<usize>();
 
     pub(crate) fn new(rules: &Variant) -> Self {
@@ -285,33 +286,33 @@ impl RunQueue {
         Self { len: 0, kind: Box::new(kind) }
     }
 
-    /// Something has come or gone.
+    /// Updates the number of waiting tasks.
     fn recount(&mut self) {
         self.len = either!(&*self.kind, queue => queue.len());
     }
 
-    /// Does nobody wait?
+    /// Whether no task waits.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many wait.
+    /// Number of waiting tasks.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The tasks that wait, the most deserving first.
+    /// The waiting tasks, the next to run first.
     pub(crate) fn waiting(&self) -> Box<dyn Iterator<Item = TaskId> + '_> {
         either!(&*self.kind, queue => Box::new(queue.waiting()))
     }
 
-    /// The first task that waits and may move, the most deserving first.
+    /// The first waiting task that may move, in the order in which they would run.
     pub(crate) fn find(&self, may_move: impl Fn(TaskId) -> bool) -> Option<TaskId> {
         self.waiting().find(|id| may_move(*id))
     }
 
-    /// Is a task still on the queue though it sleeps (`sched_delayed`)? Then it wakes up here.
+    /// Whether a task is still on the queue though it sleeps (`sched_delayed`): then it wakes up here.
     pub(crate) fn keeps(&self, id: TaskId, task: &Entity) -> bool {
         match &*self.kind {
             Kind::Cfs(_) => false,
@@ -319,25 +320,25 @@ impl RunQueue {
         }
     }
 
-    /// A task waits to run from now on (`enqueue_task_fair`, `place_entity`).
+    /// Queues a task (`enqueue_task_fair`, `place_entity`).
     pub(crate) fn enqueue(&mut self, id: TaskId, task: &mut Entity, why: Enqueue, periods: &Periods) {
         either!(&mut *self.kind, queue => queue.enqueue(id, task, why, periods));
         self.recount();
     }
 
-    /// The task that runs next; it is on no queue until it is enqueued again or leaves.
+    /// Takes the task that runs next off the queue; it is on none until it is queued again or leaves.
     pub(crate) fn pick(&mut self) -> Option<TaskId> {
         let next = either!(&mut *self.kind, queue => queue.pick());
         self.recount();
         next
     }
 
-    /// The picked task starts.
+    /// Starts the picked task.
     pub(crate) fn start(task: &mut Entity, now: Time) {
         (task.picked, task.counted, task.picked_for) = (now, now, task.deadline);
     }
 
-    /// The running task blocks or ends (`dequeue_task_fair`).
+    /// Takes the running task off its CPU: it blocks or ends (`dequeue_task_fair`).
     pub(crate) fn leave(&mut self, id: TaskId, task: &mut Entity, now: Time, why: Leave, periods: &Periods) {
         match &mut *self.kind {
             Kind::Cfs(queue) => queue.leave(task, now),
@@ -346,7 +347,7 @@ impl RunQueue {
         self.recount();
     }
 
-    /// A waiting task goes to another CPU.
+    /// Takes a waiting task off the queue, to go to another CPU.
     pub(crate) fn remove(&mut self, id: TaskId, task: &mut Entity, periods: &Periods) {
         match &mut *self.kind {
             Kind::Cfs(queue) => queue.remove(id, task),
@@ -355,15 +356,15 @@ impl RunQueue {
         self.recount();
     }
 
-    /// A task that slept on another CPU wakes up here: it keeps its distance from the others, not their time
-    /// (`migrate_task_rq_fair`). Where lag is kept, it comes along by itself.
+    /// Adjusts a task that slept on another CPU and wakes up here: it keeps its distance from the other tasks
+    /// (`migrate_task_rq_fair`). EEVDF's lag needs no adjustment.
     pub(crate) fn adopt(&self, from: &Self, task: &mut Entity) {
         if let (Kind::Cfs(here), Kind::Cfs(there)) = (&*self.kind, &*from.kind) {
             here.adopt(there, task);
         }
     }
 
-    /// Counts the run time of the running task up to `now` (`update_curr`). True when others shall run.
+    /// Counts the run time of the running task up to `now` (`update_curr`). Returns true if another task shall run.
     pub(crate) fn account(&mut self, task: &mut Entity, now: Time, periods: &Periods) -> bool {
         match &mut *self.kind {
             Kind::Cfs(queue) => {
@@ -374,7 +375,7 @@ impl RunQueue {
         }
     }
 
-    /// Does a task that woke up run at once (`check_preempt_wakeup`)?
+    /// Whether a task that woke up runs at once (`check_preempt_wakeup`).
     pub(crate) fn preempts(&self, running: &Entity, id: TaskId, woken: &Entity, periods: &Periods) -> bool {
         match &*self.kind {
             Kind::Cfs(_) => cfs::preempts(running, woken, periods),
@@ -382,11 +383,11 @@ impl RunQueue {
         }
     }
 
-    /// At a tick: has the running task had its share? Its run time is counted up to the tick.
+    /// Whether the running task has had its share at a tick, up to which its run time is counted.
     pub(crate) fn tick_preempts(&self, running: &Entity, now: Time, periods: &Periods) -> bool {
         match &*self.kind {
             Kind::Cfs(queue) => queue.tick_preempts(running, now, periods),
-            // Slices end wherever run time is counted.
+            // Slices end whenever run time is counted.
             Kind::Eevdf(_) => false,
         }
     }

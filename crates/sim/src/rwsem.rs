@@ -1,8 +1,8 @@
-//! Linux: kernel/locking/rwsem.c (v6.1), rwsem.c (v5.4), rwsem-xadd.c (v3.16, v4.14): who gets the lock of an address space.
+//! Linux: kernel/locking/rwsem.c (v6.1), rwsem.c (v5.4), rwsem-xadd.c (v3.16, v4.14): the lock of an address space.
 //!
-//! The lock of an address space (`mmap_lock`) is held for write by what changes mappings and for read by faults, across
-//! steps. It has owners, a queue of those who sleep for it, and a queue of those who spin for it (the OSQ), of whom only the
-//! first looks at the lock.
+//! The lock of an address space (`mmap_lock`) is held for write by operations that change mappings and for read by faults,
+//! across steps. It has owners, a queue of tasks that sleep for it, and a queue of tasks that spin for it (the OSQ), of which
+//! only the first looks at the lock.
 //!
 //! | rules | since | readers | writers |
 //! |---|---|---|---|
@@ -11,11 +11,11 @@
 //! | spinning on readers | 5.3 | spin and come in as long as no writer has it | spin on readers too, for at most 25 us |
 //! | stealing | 5.11 | come in at once if nobody has it | the same |
 //!
-//! From 5.3 on a wake-up lets all readers of the queue in, and who is first in the queue for 4 ms gets the lock handed over.
-//! A writer that has spun on readers in vain forbids spinning: to writers until no reader has the lock, to readers (who then
+//! From 5.3 on a wake-up lets all readers of the queue in, and a task that was first in the queue for 4 ms is handed the lock.
+//! A writer that has spun on readers in vain forbids spinning: to writers until no reader has the lock, to readers (which then
 //! queue, so that the readers come to an end) up to 5.10 until a writer had it.
 //!
-//! Not here: the second try of a reader that stops spinning (`rwsem_reader_phase_trylock`, up to 5.10), the first of the queue
+//! Not modelled: the second try of a reader that stops spinning (`rwsem_reader_phase_trylock`, up to 5.10), a first waiter
 //! that spins on a running writer once it has asked for the hand-over, and batches of 256 readers.
 
 use std::mem::size_of;
@@ -42,12 +42,12 @@ pub(crate) struct Wish {
     pub(crate) now: Time,
 }
 
-/// The result of trying to take the lock.
+/// The result of a try to take the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The task has it.
+    /// The task holds the lock.
     Held,
-    /// The CPU waits, until it is told to try again or until this instant.
+    /// The task spins on its CPU, until it is told to try again or until this instant.
     Spin(Option<Time>),
     /// The task waits in the queue.
     Sleep,
@@ -58,12 +58,12 @@ struct Waiter {
     task: TaskId,
     mode: Mode,
     since: Time,
-    /// Spinning was forbidden when it began to wait.
+    /// Spinning was forbidden when the task began to wait.
     saw_forbidden: bool,
 }
 
 impl Waiter {
-    /// Has it waited for longer than `RWSEM_WAIT_TIMEOUT`, which is one jiffy of 4 ms (`time_after`)?
+    /// Whether the task has waited for longer than `RWSEM_WAIT_TIMEOUT`, one jiffy of 4 ms (`time_after`).
     fn is_overdue(&self, now: Time) -> bool {
         let jiffy = |at: Time| at.0 / TICK.0;
         jiffy(now) > jiffy(self.since) + 1
@@ -74,65 +74,65 @@ impl Waiter {
 struct Spinner {
     task: TaskId,
     mode: Mode,
-    /// A writer that spins on readers gives up then.
+    /// When a writer that spins on readers gives up.
     until: Option<Time>,
 }
 
-/// News for the waiters of the lock.
+/// The tasks to be told of a change of the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// These have the lock for read, and wake up.
+    /// Tasks that hold the lock for read now, and wake up.
     pub(crate) granted: Vec<TaskId>,
-    /// This one, the first of the queue, wakes up and tries.
+    /// The first task of the queue, which wakes up and tries.
     pub(crate) woken: Option<TaskId>,
-    /// This one, the first of those who spin, tries.
+    /// The first task that spins, which tries.
     pub(crate) tries: Option<TaskId>,
 }
 
 impl Told {
-    /// Is nobody told anything? So it is whenever nobody waits.
+    /// Whether no task is told, as is the case if none waits.
     #[inline]
     pub(crate) fn is_nothing(&self) -> bool {
         self.granted.is_empty() && self.woken.is_none() && self.tries.is_none()
     }
 }
 
-/// Whom a wake-up is for (`enum rwsem_wake_type`).
+/// The tasks that a wake-up is for (`enum rwsem_wake_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
-    /// Whoever is first.
+    /// The first of the queue.
     Any,
     /// Readers only.
     Readers,
-    /// Readers only, by one who holds the lock for read.
+    /// Readers only, woken by a task that holds the lock for read.
     ReadOwned,
 }
 
-/// One lock, in a line of cache of its own.
+/// One lock, in a cache line of its own.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Rwsem {
     readers: u32,
     writer: Option<TaskId>,
-    /// The first one first; both are short.
+    /// Waiters and spinners, the first one first; both lists are short.
     queue: Vec<Waiter>,
     spinners: Vec<Spinner>,
-    /// Only the first of the queue may take it (`RWSEM_FLAG_HANDOFF`).
+    /// Only the first of the queue may take the lock (`RWSEM_FLAG_HANDOFF`).
     handoff: bool,
-    /// Writers may not spin, readers may not spin (`RWSEM_NONSPINNABLE`, up to 5.10 a bit for each).
+    /// Whether writers may not spin, and readers may not (`RWSEM_NONSPINNABLE`, up to 5.10 a bit for each).
     no_write_spin: bool,
     no_read_spin: bool,
 }
 
 const _: () = assert!(size_of::<Rwsem>() == 64);
 
-/// The rewrite of 5.3.
+/// Whether these are the rules since the rewrite of 5.3.
 fn is_rewritten(rules: Rules) -> bool {
     matches!(rules, Rules::SpinningOnReaders | Rules::Stealing)
 }
 
 impl Rwsem {
-    /// Tries to take the lock (`down_read`, `down_write`), or goes on with that. `is_running`: does a task have a CPU?
+    /// Tries to take the lock (`down_read`, `down_write`), or goes on with a try. `is_running`: whether a task has a CPU.
     pub(crate) fn acquire(&mut self, wish: Wish, rules: Rules, is_running: impl Fn(TaskId) -> bool) -> (Outcome, Told) {
         let mut told = Told::default();
         let outcome = match wish.mode {
@@ -142,7 +142,7 @@ impl Rwsem {
         (outcome, told)
     }
 
-    /// Takes it for read if that needs no waiting (`down_read_trylock`).
+    /// Takes the lock for read if that needs no waiting (`down_read_trylock`).
     pub(crate) fn try_read(&mut self, rules: Rules) -> bool {
         let is_open = self.writer.is_none() && self.queue.is_empty();
         if is_open {
@@ -151,7 +151,7 @@ impl Rwsem {
         is_open
     }
 
-    /// Takes the lock for a reader that does not spin, where there are no waiters: the case of nearly every fault.
+    /// Takes the lock for a reader that does not spin, if there are no waiters: the case of nearly every fault.
     #[inline]
     pub(crate) fn read_alone(&mut self, rules: Rules) -> bool {
         let is_open = self.writer.is_none() && !self.is_contended();
@@ -161,7 +161,7 @@ impl Rwsem {
         is_open
     }
 
-    /// A reader lets go where nobody waits, and takes it anew: if it had it, and if it needs it.
+    /// Releases the lock for a reader if it `had` it, and takes it again if it `needs` it, where no task waits.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "in most turns nothing is left of it")]
     pub(crate) fn renew(&mut self, had: bool, needs: bool, rules: Rules) {
@@ -173,7 +173,7 @@ impl Rwsem {
         }
     }
 
-    /// Does anybody wait for it?
+    /// Whether any task waits for the lock.
     #[inline]
     pub(crate) fn is_contended(&self) -> bool {
         !self.queue.is_empty() || !self.spinners.is_empty()
@@ -214,7 +214,7 @@ impl Rwsem {
         self.queue_reader(wish, rules, told)
     }
 
-    /// The end of `rwsem_down_read_slowpath`.
+    /// Queues a reader (the end of `rwsem_down_read_slowpath`).
     fn queue_reader(&mut self, wish: Wish, rules: Rules, told: &mut Told) -> Outcome {
         self.enqueue(wish);
         if self.is_free() {
@@ -256,7 +256,7 @@ impl Rwsem {
         if self.is_free() && (self.queue.is_empty() || (may_spin && is_next && !self.handoff)) {
             self.stop_spinning(wish.task, told);
             self.take_write(wish.task);
-            // Who let go finds a writer where it would have let the first reader in.
+            // The releasing task finds a writer where it would have let the first reader in.
             self.wake(Wake::ReadOwned, wish.now, rules, told);
             return Outcome::Held;
         }
@@ -275,7 +275,7 @@ impl Rwsem {
         self.try_queued(wish, rules)
     }
 
-    /// One of the queue tries (`rwsem_try_write_lock`); where it fails, it may ask for the lock to be handed over.
+    /// Lets a task of the queue try (`rwsem_try_write_lock`); if it fails, it may ask for the hand-over.
     fn try_queued(&mut self, wish: Wish, rules: Rules) -> Outcome {
         let place = self.queue.iter().position(|waiter| waiter.task == wish.task).expect("it waits in the queue");
         let is_first = place == 0;
@@ -294,14 +294,14 @@ impl Rwsem {
         self.writer = Some(task);
         (self.no_write_spin, self.no_read_spin) = (false, false);
         for spinner in &mut self.spinners {
-            // Readers who come after this writer are spun on for the whole time again.
+            // Readers that come after this writer are spun on for the whole time again.
             spinner.until = None;
         }
     }
 
     // ---- Letting go
 
-    /// Lets go where nobody waits, so that nobody is told anything; false, and nothing happens, where somebody does.
+    /// Releases the lock if no task waits, so that none is told; else returns false and changes nothing.
     #[inline]
     pub(crate) fn release_alone(&mut self, mode: Mode) -> bool {
         let is_alone = !self.is_contended();
@@ -322,7 +322,7 @@ impl Rwsem {
         }
     }
 
-    /// Lets go (`up_read`, `up_write`).
+    /// Releases the lock (`up_read`, `up_write`).
     pub(crate) fn release(&mut self, mode: Mode, now: Time, rules: Rules) -> Told {
         let mut told = Told::default();
         self.drop_hold(mode);
@@ -334,7 +334,7 @@ impl Rwsem {
         }
         let head = self.spinners.first().copied();
         match (head, self.queue.first()) {
-            // It sees the lock free before those who wake others have taken the queue's lock.
+            // The spinner sees the free lock before the releasing task has taken the queue's lock.
             (Some(Spinner { mode: Mode::Write, .. }), Some(first)) if !self.handoff => {
                 if first.mode == Mode::Write {
                     told.woken = Some(first.task);
@@ -346,7 +346,7 @@ impl Rwsem {
         told
     }
 
-    /// A writer becomes a reader (`downgrade_write`).
+    /// Turns a write hold into a read hold (`downgrade_write`).
     pub(crate) fn downgrade(&mut self, now: Time, rules: Rules) -> Told {
         let mut told = Told { tries: self.spinners.first().map(|spinner| spinner.task), ..Told::default() };
         self.writer = None;
@@ -365,13 +365,13 @@ impl Rwsem {
             (Mode::Read, None) => {
                 let saw_forbidden = first.saw_forbidden;
                 self.let_readers_in(rules, told);
-                // The owner is that of the first reader, with what it saw.
+                // The owner field is the first reader's, with the flag that it saw.
                 self.no_read_spin |= rules == Rules::SpinningOnReaders && saw_forbidden;
             }
         }
     }
 
-    /// Readers get the lock by who wakes them: those at the head of the queue, and since 5.3 all others too.
+    /// Gives the lock to readers, without a try of theirs: to those at the head of the queue, and since 5.3 to all others too.
     fn let_readers_in(&mut self, rules: Rules, told: &mut Told) {
         let head = self.queue.iter().take_while(|waiter| waiter.mode == Mode::Read).count();
         let many = if is_rewritten(rules) { self.queue.len() } else { head };
@@ -404,7 +404,7 @@ impl Rwsem {
         Outcome::Spin(Some(*head.until.get_or_insert(now + spin_on(readers))))
     }
 
-    /// A task looks up from spinning. A writer that has spun on readers for long enough sees to it that nobody spins any more.
+    /// Lets a task look up from spinning. A writer that has spun on readers for the longest time forbids spinning.
     pub(crate) fn end_of_spinning(&mut self, task: TaskId, now: Time) {
         let is_over = |head: &Spinner| head.task == task && head.until.is_some_and(|until| until <= now);
         if self.spinners.first().is_some_and(is_over) {
@@ -418,7 +418,7 @@ impl Rwsem {
         }
     }
 
-    /// No reader has it while somebody waits (`clear_nonspinnable`).
+    /// Lets writers spin again, as no reader holds the lock while a task waits (`clear_nonspinnable`).
     fn allow_writers_to_spin(&mut self, rules: Rules) {
         self.no_write_spin = false;
         self.no_read_spin &= rules == Rules::SpinningOnReaders;
@@ -432,7 +432,7 @@ impl Rwsem {
         self.spinners.first().is_none_or(|head| head.task == task)
     }
 
-    /// The task spins no longer, if it did; the next one then looks at the lock.
+    /// Stops a task's spinning, if it spins; the next spinner then looks at the lock.
     fn stop_spinning(&mut self, task: TaskId, told: &mut Told) {
         if self.spinners.is_empty() {
             return;
@@ -449,7 +449,7 @@ impl Rwsem {
         self.queue.push(Waiter { task: wish.task, mode: wish.mode, since: wish.now, saw_forbidden });
     }
 
-    /// A task does not spin any more.
+    /// Stops a task's spinning.
     pub(crate) fn leave(&mut self, task: TaskId) -> Told {
         let mut told = Told::default();
         self.stop_spinning(task, &mut told);
@@ -461,25 +461,26 @@ impl Rwsem {
         self.spinners.iter().map(|spinner| spinner.task)
     }
 
-    /// Does anybody wait for it, or hold it alone?
+    /// Whether any task waits for the lock, or holds it for write.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.writer.is_some() || self.is_contended()
     }
 
-    /// Is this task the writer?
+    /// Whether this task holds the lock for write.
     pub(crate) fn is_written_by(&self, task: TaskId) -> bool {
         self.writer == Some(task)
     }
 }
 
-/// How often a fault that holds the lock for read writes to the line that its count is in, when others do so too: trylock
-/// looks and exchanges, or exchanges in vain and again; unlock subtracts; from 5.3 on a reader also writes who it is.
+/// Number of writes by which a fault that holds the lock for read changes the cache line of its count, if other CPUs do so
+/// too: trylock reads and exchanges, or exchanges in vain and again; unlock subtracts; from 5.3 on a reader also writes the
+/// owner.
 pub(crate) fn line_accesses(rules: Rules) -> u64 {
     if is_rewritten(rules) { 4 } else { 3 }
 }
 
-/// For how long a writer spins on readers (`rwsem_rspin_threshold`).
+/// How long a writer spins on readers (`rwsem_rspin_threshold`).
 fn spin_on(readers: u32) -> Picos {
     Picos::from_nanos(500 * (20 + u64::from(readers.min(30))))
 }

@@ -1,7 +1,7 @@
-//! Linux: kernel/sched/core.c, kernel/sched/fair.c (v3.9 to v6.18): who runs where, and until when.
+//! Linux: kernel/sched/core.c, kernel/sched/fair.c (v3.9 to v6.18): which task runs where, and until when.
 //!
-//! A step is never interrupted: between two of them a CPU looks at its queue, as the kernel does on the way back to user mode
-//! and where it calls `cond_resched`. Ticks are no events of their own; a CPU with somebody waiting looks at each of them.
+//! A step is never interrupted: between two steps a CPU looks at its queue, as the kernel does on the way back to user mode and
+//! where it calls `cond_resched`. Ticks are no events of their own; a CPU with waiting tasks checks each of them.
 
 mod balance;
 mod balancing;
@@ -36,7 +36,7 @@ use crate::{
 };
 
 impl World {
-    /// Busy CPUs that share a core or a last-level cache with one.
+    /// The busy CPUs that share a core or a last-level cache with a CPU.
     pub(crate) fn beside(&self, cpu: CpuId, kernel: KernelId) -> Beside {
         let is_busy = |other: &CpuId| self.cpus[other.0 as usize].running.is_some();
         let on_core = self.cpus[cpu.0 as usize].siblings.iter().any(is_busy);
@@ -44,17 +44,17 @@ impl World {
         Beside { on_core, cache_users: others as u64 + 1 }
     }
 
-    /// A task can run from `at` on (`try_to_wake_up`, `wake_up_new_task`).
+    /// Makes a task runnable from `at` on (`try_to_wake_up`, `wake_up_new_task`).
     pub(crate) fn wake(&mut self, id: TaskId, at: Time, why: Enqueue) {
         let (kernel, cpu) = (self.tasks[id.0 as usize].kernel, self.tasks[id.0 as usize].cpu);
         if self.cpus[cpu.0 as usize].running == Some(id) {
-            // On its way to sleep; it may be its own step that it is woken by. It stays (`ttwu_runnable`).
+            // The task is on its way to sleep; its own step may be what wakes it. It stays on its CPU (`ttwu_runnable`).
             return;
         }
         if why == Enqueue::Woken && self.kernels[kernel].variant().sched_wake_affine_by_load {
             self.note_wake(id, at);
         }
-        // A new one was given the idlest.
+        // A new task was given the idlest CPU.
         let cpu_id = if why == Enqueue::New { self.tasks[id.0 as usize].cpu } else { self.select_cpu(id, at) };
         let task = &mut self.tasks[id.0 as usize];
         let from = std::mem::replace(&mut task.cpu, cpu_id);
@@ -63,7 +63,8 @@ impl World {
         let cpu = &mut self.cpus[cpu_id.0 as usize];
         let was_idle = cpu.is_idle();
         if was_idle {
-            // Interrupted out of its idle state; a task that sleeps before others on the same CPU do it finds it awake.
+            // The CPU is interrupted out of its idle state; a task that sleeps before others on the same CPU do it finds it
+            // awake.
             let from = if why == Enqueue::Woken { at + self.prices.alone.of(Work::WakeUp) } else { at };
             cpu.clock = cpu.clock.max(from);
             cpu.begin_to_be_busy();
@@ -97,8 +98,8 @@ impl World {
         }
     }
 
-    /// The CPU for a new task that may run anywhere: of the smallest domain that its parent leads to, the first with the fewest
-    /// tasks (`find_idlest_cpu`; by their number instead of their load).
+    /// The CPU for a new task that may run anywhere: in the smallest domain that the search from its parent's leads to, the
+    /// first CPU with the fewest tasks (`find_idlest_cpu`; by number of tasks instead of load).
     pub(crate) fn idlest_cpu(&self) -> CpuId {
         let all: Vec<usize> = self.own_kernel().cpus.clone().collect();
         let few = |cpus: &[usize]| cpus.iter().copied().min_by_key(|cpu| self.cpus[*cpu].tasks()).map(domains::number);
@@ -107,8 +108,8 @@ impl World {
         found.expect("a kernel has CPUs")
     }
 
-    /// From the parent's CPU down, group by group: another one that is idler by half of what balancing wants, else its own
-    /// (`find_idlest_group`, up to 5.4).
+    /// Searches from the parent's CPU down, group by group: goes to a group that is idler by half of balancing's threshold,
+    /// else to the own one (`find_idlest_group`, up to 5.4).
     fn idlest_domain(&self) -> Vec<usize> {
         let (domains, at) = (&self.own_kernel().domains, self.now());
         let mean = |group: &domains::CpuGroup| {
@@ -130,8 +131,8 @@ impl World {
         cpus
     }
 
-    /// A CPU was taken out of the one order at an instant. False when it has nothing to do any more, or its clock has moved
-    /// since: then it stands where it belongs.
+    /// Begins the turn of a CPU that was taken out of the order. Returns false if it has nothing to do any more, or if its
+    /// clock has moved since: then it stands where it belongs.
     #[inline]
     pub(crate) fn begin_turn(&mut self, id: CpuId, at: Time) -> bool {
         let cpu = &mut self.cpus[id.0 as usize];
@@ -143,7 +144,7 @@ impl World {
         !cpu.is_idle()
     }
 
-    /// The task that a CPU runs now; it changes where somebody else deserves it more.
+    /// The task that a CPU runs now; changes it if another one should run.
     #[inline]
     pub(crate) fn schedule(&mut self, id: CpuId) -> TaskId {
         let cpu = &self.cpus[id.0 as usize];
@@ -153,14 +154,14 @@ impl World {
         }
     }
 
-    /// Chooses the next task where a task waits, or the CPU has been idle (`schedule`).
+    /// Chooses the next task, if a task waits or the CPU was idle (`schedule`).
     #[inline(never)]
     fn choose(&mut self, id: CpuId) -> TaskId {
         let cpu = &self.cpus[id.0 as usize];
         if let Some(running) = cpu.running {
             let is_tick = cpu.has_waiting() && cpu.clock >= cpu.next_tick;
             if is_tick {
-                // What others did since the last tick comes before what this one does.
+                // What others did since the last tick comes before this CPU's turn.
                 self.balance(id);
             }
             let Self { kernels, cpus, tasks, .. } = self;
@@ -181,7 +182,7 @@ impl World {
         self.switch(id)
     }
 
-    /// Picks the task that deserves it most, and switches to it.
+    /// Picks the next task, and switches to it.
     fn switch(&mut self, id: CpuId) -> TaskId {
         let cpu = &mut self.cpus[id.0 as usize];
         cpu.need_resched = false;
@@ -193,7 +194,7 @@ impl World {
             kernel.running_in[task.space.0 as usize] += 1;
             kernel.settled_in[task.space.0 as usize] += u32::from(task.is_settled);
         }
-        // One that a step elsewhere wakes at its end may be picked by a CPU that is not there yet.
+        // A task that a step elsewhere wakes at its end may be picked by a CPU whose clock is still earlier.
         cpu.clock = cpu.clock.max(task.runnable_since);
         task.wait(task.runnable_since, cpu.clock, Cause::RunQueue);
         if cpu.loaded.replace(next) != Some(next) {
@@ -216,7 +217,7 @@ impl World {
         next
     }
 
-    /// The running task leaves its CPU.
+    /// Takes the running task off its CPU.
     fn stop(&mut self, id: CpuId) {
         let running = self.cpus[id.0 as usize].running.take().expect("the CPU ran a task");
         let task = &self.tasks[running.0 as usize];
@@ -229,14 +230,14 @@ impl World {
         }
     }
 
-    /// The address space that each CPU of a kernel runs, into a list that is used again.
+    /// Lists the address space that each CPU of a kernel runs, in a list that is reused.
     pub(crate) fn list_running_spaces(&self, kernel: KernelId, list: &mut Vec<SpaceId>) {
         let space = |cpu: &Cpu| cpu.running.map_or(NO_SPACE, |task| self.tasks[task.0 as usize].space);
         list.clear();
         list.extend(self.cpus[self.kernels[kernel].cpus.clone()].iter().map(space));
     }
 
-    /// The CPUs, but for one, that run a task of an address space of the same kernel now.
+    /// The other CPUs of the kernel that now run a task of this address space.
     pub(crate) fn sharers(&self, space: SpaceId, but: CpuId) -> impl Iterator<Item = usize> + '_ {
         let runs = move |task: TaskId| self.tasks[task.0 as usize].space == space;
         let ids = self.kernels[self.cpus[but.0 as usize].kernel].cpus.clone();
@@ -250,7 +251,7 @@ impl World {
         if cpu.has_waiting() { horizon.min(cpu.next_tick) } else { horizon }
     }
 
-    /// After a turn of a CPU: a task that cannot go on leaves it; what is left goes back into the order.
+    /// Ends the turn of a CPU: a task that cannot go on leaves it, and the CPU goes back into the order.
     #[inline]
     pub(crate) fn settle(&mut self, id: CpuId) {
         let cpu = &mut self.cpus[id.0 as usize];
@@ -268,7 +269,7 @@ impl World {
         self.cpus[id.0 as usize].ready(id, &mut self.clock);
     }
 
-    /// The running task of a CPU cannot go on.
+    /// Takes off a CPU's running task that cannot go on.
     #[inline(never)]
     fn leave(&mut self, id: CpuId, running: TaskId) {
         let kernel = self.cpus[id.0 as usize].kernel;
@@ -282,13 +283,13 @@ impl World {
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.kernels[kernel].periods());
         self.stop(id);
         if self.cpus[id.0 as usize].is_idle() {
-            // What it sees now changes when it looks next, but not when it has looked.
+            // What the CPU sees now changes when it looks next, but not when it looked last.
             self.looked_in_vain(id, self.cpus[id.0 as usize].clock);
             self.pull(id);
         }
     }
 
-    /// A CPU whose task spun on a lock goes on at an instant: the task has got it, or sleeps from now on.
+    /// Lets a CPU go on whose task spun on a lock: the task has got it, or sleeps from now on.
     pub(crate) fn end_spin(&mut self, id: CpuId, at: Time) {
         let cpu = &mut self.cpus[id.0 as usize];
         assert!(std::mem::take(&mut cpu.is_spinning), "CPU {id} spins");

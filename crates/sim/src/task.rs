@@ -1,9 +1,9 @@
 //! Tasks: the kernel half is data, the user half a future that lives in the executor.
 //!
-//! Here are the data of a task, what its user half asks for (`handle.rs`, `executor.rs`), the operations that it can be inside of
-//! (`operation.rs`), where it may run (`affinity.rs`), and its end (`oom.rs`); `programs.rs` has the tasks of a machine's system.
-//! May use: the world, its clock and kernels, and the scheduler to wake a task. Begin with [`Task`] and [`TaskState`], then
-//! follow one request: `handle.rs`, `World::submit`, `operation.rs`.
+//! Here are the data of a task, the requests of its user half (`handle.rs`, `executor.rs`), the operations that it can be inside
+//! of (`operation.rs`), where it may run (`affinity.rs`), and its end (`oom.rs`); `programs.rs` has the tasks of a machine's
+//! system. May use: the world, its clock and kernels, and the scheduler to wake a task. Begin with [`Task`] and [`TaskState`],
+//! then follow one request: `handle.rs`, `World::submit`, `operation.rs`.
 
 mod affinity;
 pub(crate) mod executor;
@@ -34,69 +34,69 @@ use crate::{
     task::operation::Operation,
 };
 
-/// The kernel half of a task. Four lines of cache are what a step of a CPU needs of it: the first two, and those in which its
-/// operation begins.
+/// The kernel half of a task. A step of a CPU needs four cache lines of it: the first two, and those in which its operation
+/// begins.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Task {
-    /// Where it runs, or ran last.
+    /// The CPU where the task runs, or ran last.
     pub(crate) cpu: CpuId,
     /// The task's kernel.
     pub(crate) kernel: KernelId,
     pub(crate) space: SpaceId,
-    /// The address space whose lock the task holds, or waits for: its own, but for kernel threads.
+    /// The address space whose mmap lock the task holds, or waits for: its own, except for kernel threads.
     pub(crate) lock_of: SpaceId,
-    /// How it holds the lock of its address space between two steps, if it does.
+    /// How the task holds that lock between two steps, if it does.
     pub(crate) holds: Option<Mode>,
-    /// The task waits for the lock on its CPU.
+    /// The task spins for the lock on its CPU.
     pub(crate) is_spinning: bool,
-    /// The nice level with which its children begin.
+    /// The nice level with which the task's children begin.
     pub(crate) nice_of_children: Nice,
-    /// The kernel ends it.
+    /// The kernel is to end the task.
     pub(crate) is_dying: bool,
-    /// The task's operation will leave mappings as they are for some quanta yet.
+    /// The task's operation will leave mappings unchanged for some quanta yet.
     pub(crate) is_settled: bool,
-    /// Another task has had the CPU since the last step.
+    /// Another task has had the CPU since the task's last step.
     pub(crate) was_preempted: bool,
     /// The task's operation has left the fast path, and is open in the log of such operations.
     pub(crate) is_slow: bool,
     pub(crate) faults: u64,
-    /// Memory that its operation has asked for.
+    /// The slow path of the allocation that the task's operation has asked for.
     pub(crate) supply: Supply,
-    /// All the time since it began, by cause.
+    /// The task's time since it began, by cause.
     pub(crate) spent: Spent,
-    /// Those of its faults that needed a device.
+    /// Number of its faults that needed a device.
     pub(crate) major_faults: u64,
     pub(crate) state: TaskState,
-    /// When the timer of its sleep fires, if it has one.
+    /// When the timer of the task's sleep fires, if it has one.
     pub(crate) sleeps_until: Option<Time>,
-    /// Why the kernel ended it, if it did.
+    /// The reason for which the kernel ended the task, if it did.
     killed: Option<&'static str>,
-    /// The task as the scheduler knows it.
+    /// The scheduler's record of the task.
     pub(crate) entity: Entity,
-    /// Whom it has woken.
+    /// The task's record of the tasks that it has woken.
     pub(crate) wakes: Wakes,
-    /// Since when it waits for its CPU.
+    /// Since when the task waits for its CPU.
     pub(crate) runnable_since: Time,
-    /// When it asked for the operation under way, and what it had spent until then.
+    /// When the task began the operation under way, and the time that it had spent until then.
     pub(crate) asked: Option<(Time, Picos)>,
-    /// Since when it waits for the lock of its address space.
+    /// Since when the task waits for the mmap lock.
     pub(crate) lock_since: Time,
-    /// When it stops to spin for it, if nothing happens before.
+    /// When the task stops spinning for the lock, unless it gets it before.
     pub(crate) spins_until: Option<Time>,
-    /// The part of its time in which it had no CPU.
+    /// The part of its time in which the task had no CPU.
     waited: Spent,
     /// Where it wants its memory.
     pub(crate) policy: rules::mempolicy::Mempolicy,
     /// The CPUs that it may run on; empty where that is all of them.
     pub(crate) allowed: Vec<CpuId>,
-    /// Tasks that wait for this one's end.
+    /// Tasks that wait for the end of this one.
     pub(crate) joiners: Vec<TaskId>,
-    /// The next tick at which balancing looks at it.
+    /// The next tick at which NUMA balancing checks the task.
     pub(crate) numa_tick: Time,
-    /// The CPU where it is to go on, on the node that it prefers.
+    /// The CPU, on its preferred node, where the task is to go on.
     pub(crate) moves_to: Option<CpuId>,
-    /// Moves from CPU to CPU since it began.
+    /// Moves of the task from CPU to CPU since it began.
     pub(crate) moves: Distances,
 }
 
@@ -127,7 +127,7 @@ pub(crate) enum TaskState {
     Ended,
 }
 
-/// Since when an operation sleeps, and what for.
+/// Since when an operation sleeps, and the cause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slumber {
     pub(crate) since: Time,
@@ -211,34 +211,34 @@ impl Task {
         }
     }
 
-    /// The kernel ends it, for the first reason that there is.
+    /// Has the kernel end the task; the first reason counts.
     pub(crate) fn kill(&mut self, reason: &'static str) {
         self.is_dying = true;
         self.killed.get_or_insert(reason);
     }
 
-    /// Why the kernel ended it, if it did.
+    /// The reason for which the kernel ended the task, if it did.
     pub(crate) fn killed(&self) -> Option<&'static str> {
         self.killed
     }
 
-    /// Does it wait for the lock of an address space?
+    /// Whether the task waits for the lock of an address space.
     pub(crate) fn waits_for_lock(&self) -> bool {
         matches!(self.state, TaskState::LockWait(_) | TaskState::DaemonLockWait(_))
     }
 
-    /// May it run on this CPU?
+    /// Whether the task may run on this CPU.
     pub(crate) fn may_run_on(&self, cpu: CpuId) -> bool {
         self.allowed.is_empty() || self.allowed.contains(&cpu)
     }
 
-    /// Notes that the task had no CPU for a while.
+    /// Adds time for which the task had no CPU.
     pub(crate) fn wait(&mut self, from: Time, until: Time, cause: Cause) {
         let span = self.spin(from, until, cause);
         self.waited.add_on(cause, span);
     }
 
-    /// Notes that the task had a CPU for a while, but could not go on.
+    /// Adds time for which the task had a CPU, but could not go on.
     pub(crate) fn spin(&mut self, from: Time, until: Time, cause: Cause) -> Picos {
         let span = until.max(from).since(from);
         self.spent.add_on(cause, span);
@@ -247,7 +247,7 @@ impl Task {
 
     /// The task's `getrusage`.
     pub(crate) fn rusage(&self) -> Rusage {
-        // Memory of another node is slower for user code; what the kernel does there has its prices without that.
+        // Memory of another node makes user code slower; the kernel's own work there is priced without that.
         let user = self.spent.on(Cause::User) + self.spent.on(Cause::RemoteMemory);
         Rusage {
             minor_faults: self.faults - self.major_faults,
@@ -257,12 +257,12 @@ impl Task {
         }
     }
 
-    /// Time that it has had a CPU (`sum_exec_runtime`).
+    /// Time for which the task had a CPU (`sum_exec_runtime`).
     pub(crate) fn ran(&self) -> Picos {
         self.spent.total() - self.waited.total()
     }
 
-    /// Adds its time to that of others.
+    /// Adds the task's time to that of others.
     pub(crate) fn add_to(&self, times: &mut Times) {
         times.waiting.add(&self.waited);
         for (cause, span) in self.spent.by_cause() {
@@ -271,12 +271,12 @@ impl Task {
     }
 }
 
-/// A barrier and those who wait at it.
+/// A barrier and the tasks that wait at it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meeting {
     pub(crate) parties: u32,
     pub(crate) waiting: Vec<TaskId>,
     pub(crate) cancelled: bool,
-    /// A number that its parties share.
+    /// A number shared by the tasks of the barrier.
     pub(crate) count: u32,
 }

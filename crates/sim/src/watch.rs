@@ -1,8 +1,8 @@
 //! Observers of a run: time series, the map of memory, the log of slow operations, trace lines, and a run that is stuck.
 //!
-//! They are told of turns and steps and change nothing that is simulated; `livelock.rs` alone ends a run. May use: the data of
-//! the world, its kernels, tasks and clock; no scheduler and no lock. Begin with `sampler.rs`, which is asked before each turn;
-//! `slow_log.rs` hears of each step, `trace.rs` of each event.
+//! Observers are told of turns and steps and change nothing that is simulated; `livelock.rs` alone ends a run. May use: the
+//! data of the world, its kernels, tasks and clock; no scheduler and no lock. Begin with `sampler.rs`, which is called before
+//! each turn; `slow_log.rs` is called at each step, `trace.rs` at each event.
 
 pub(crate) mod free_watch;
 pub(crate) mod livelock;

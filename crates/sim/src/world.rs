@@ -44,7 +44,7 @@ use crate::{
     watch::{livelock::Watchdog, sampler::Sampler, slow_log::SlowLog, trace::Trace},
 };
 
-/// Everything of a run but the user halves of its tasks.
+/// The state of a run, except the user halves of its tasks.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) kernels: Kernels,
@@ -52,18 +52,18 @@ pub(crate) struct World {
     pub(crate) tasks: Vec<Task>,
     /// The guests of the host, in the order of their kernels.
     pub(crate) guests: Vec<Guest>,
-    /// One of them that is gone: nothing of the run is of use.
+    /// A guest that was lost: then the run has no result.
     pub(crate) guest_lost: Option<GuestLost>,
-    /// Armed timers of kernel threads that look around from time to time: they keep no run from ending.
+    /// Armed timers of kernel threads that wake up from time to time: they keep no run from ending.
     pub(crate) periodic: BTreeSet<(Time, TaskId)>,
     pub(crate) cpus: Vec<Cpu>,
-    /// How often tasks came to CPUs.
+    /// Number of times that a task came to a CPU.
     pub(crate) arrivals: i64,
-    /// How often balancing has passed one by, counted down.
+    /// Number of times that balancing has passed a task by, counted down.
     pub(crate) passed_by: i64,
-    /// The CPU that whoever wakes up now is woken by; none when it is by a timer of its own.
+    /// The CPU that wakes tasks now; none if a task is woken by its own timer.
     pub(crate) waker: Option<CpuId>,
-    /// Interrupts of disks that there were.
+    /// Number of disk interrupts so far.
     pub(crate) disk_irqs: usize,
     pub(crate) meetings: Vec<Meeting>,
     pub(crate) clock: Clock,
@@ -71,9 +71,9 @@ pub(crate) struct World {
     pub(crate) watchdog: Watchdog,
     pub(crate) injector: Injector,
     pub(crate) faults: FaultPoints,
-    /// Operations that have ended.
+    /// Number of operations that have ended.
     pub(crate) operations: u64,
-    /// None when nobody asked for it.
+    /// Trace lines, if they were asked for.
     pub(crate) trace: Option<Trace>,
     pub(crate) sampler: Sampler,
     pub(crate) slow_log: SlowLog,
@@ -81,7 +81,7 @@ pub(crate) struct World {
     pub(crate) begin: Time,
     /// The task whose user half runs.
     pub(crate) current: TaskId,
-    /// The address space that each CPU runs, as the last step that asked has found it: a list that is used again.
+    /// The address space that each CPU runs, as of the last step that needed it: a list that is reused.
     running: Vec<SpaceId>,
 }
 
@@ -116,12 +116,12 @@ impl World {
         }
     }
 
-    /// The one order is that of all CPUs there are now; nobody stands in it yet.
+    /// Makes the order one for the present number of CPUs, none of which stands in it yet.
     pub(crate) fn restart_clock(&mut self, quantum: Picos) {
         self.clock = Clock::new(self.cpus.len(), quantum);
     }
 
-    /// Some CPUs are hardware threads of one core, and slow each other down to `percent` of their prices.
+    /// Makes CPUs hardware threads of one core, which slow each other down to `percent` of their prices.
     pub(crate) fn share_cores(&mut self, cores: &[Vec<CpuId>], percent: u32) {
         self.prices.shared_core = self.prices.alone.shared_core(percent);
         for core in cores {
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// CPUs share cores, caches and nodes: which of them the scheduler compares follows from that.
+    /// Builds the sched domains from the CPUs' cores, caches and nodes.
     pub(crate) fn compare_cpus(&mut self, config: &crate::Config) {
         let places = |cpus: &Vec<CpuId>| cpus.iter().map(|cpu| cpu.0 as usize).collect::<Vec<_>>();
         let nodes = &config.machine.nodes;
@@ -142,13 +142,13 @@ impl World {
             caches: config.caches.iter().map(places).collect(),
             nodes: with_cpus.iter().map(|node| (places(&nodes[*node].cpus), distances(node))).collect(),
         };
-        // Tests and guests say of no CPU what it shares.
+        // Tests and guests have no caches listed.
         if !topology.caches.is_empty() {
             self.set_domains(&topology);
         }
     }
 
-    /// The host's CPUs share these.
+    /// Sets the sched domains of the host's CPUs.
     pub(crate) fn set_domains(&mut self, topology: &Topology) {
         let domains = Domains::new(topology);
         for cpu in self.kernels[HOST].cpus.clone() {
@@ -157,23 +157,22 @@ impl World {
         self.kernels[HOST].domains = domains;
     }
 
-    /// Time begins within a tick. A CPU that has not run yet is at no instant; what wakes it says when.
+    /// Sets the first instant, which is within a tick. The clock of a CPU that has not run yet is set when it is woken.
     pub(crate) fn start_clock(&mut self, draws: Draws) {
         self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
         self.kernels[HOST].ticks.offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
     }
 
-    /// Init maps and stores into so many base pages, and never gives them back: as our guests do. It is done before the
-    /// clocks start.
+    /// Lets init map and store into this number of base pages, and keep them, as in our real guests, before the clocks start.
     ///
     /// # Errors
-    /// When the machine has not that much free memory.
+    /// When the machine has too little free memory.
     pub(crate) fn hold(&mut self, frames: Frames) -> Result<(), CannotStart> {
         if frames == Frames(0) {
             return Ok(());
         }
         let id = self.try_space().ok_or(CannotStart::NoProcess)?;
-        // It takes no time, so that no lock was ever held by init at an instant that is still to come.
+        // It takes no time, so that no lock counts as held by init later.
         let prices = Prices::free();
         let Kernel { mm, spaces, counters, .. } = &mut self.kernels[HOST];
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, counters);
@@ -190,15 +189,15 @@ impl World {
         }
     }
 
-    /// A new, empty address space: a new process, related to no other.
+    /// Adds an empty address space: a new process, related to no other.
     ///
     /// # Panics
-    /// When a machine has no memory for one page table, or for more than 4,096 families.
+    /// When the machine has no memory for one page table, or more than 4,096 families.
     pub(crate) fn create_space(&mut self) -> SpaceId {
         self.try_space().expect("a fresh process needs one page table")
     }
 
-    /// Adds an address space; none when there is no memory for its page table. (There is no reclaim for it.)
+    /// Adds an address space; none if there is no memory for its page table. (Nothing is reclaimed for it.)
     pub(crate) fn try_space(&mut self) -> Option<SpaceId> {
         let (cpu, now) = if self.tasks.is_empty() { (CpuId(0), Time(0)) } else { (self.current().cpu, self.now()) };
         let prices = self.prices.on(&self.cpus, cpu);
@@ -219,7 +218,7 @@ impl World {
         Some(self.kernels[kernel].add_space(space.ok()?, parent))
     }
 
-    /// The process that a task has forked.
+    /// Adds the process that a task has forked.
     pub(crate) fn add_child(&mut self, parent: TaskId, mut space: AddressSpace) -> SpaceId {
         let parent = &self.tasks[parent.0 as usize];
         let now = self.cpus[parent.cpu.0 as usize].clock;
@@ -230,7 +229,7 @@ impl World {
         self.kernels[parent.kernel].add_space(space, Some(parent.space))
     }
 
-    /// The kernel of the task whose user half runs; the host's before there is any.
+    /// The kernel of the task whose user half runs; the host's before there is a task.
     fn own(&self) -> KernelId {
         self.tasks.get(self.current.0 as usize).map_or(HOST, |task| task.kernel)
     }

@@ -1,8 +1,8 @@
 //! Linux: khugepaged() and its use of mmap_lock in mm/khugepaged.c (v6.1).
 //!
-//! The thread's work is in `mm`, which says for each step of a kernel thread whose lock it needs, and how. Here the thread waits
-//! for that lock in the queue of all others, keeps it until a step needs something else, and so keeps faults and system calls
-//! of that process out.
+//! The thread's work is in `mm`, which tells for each step of a kernel thread which mmap lock it needs, and how. Here the thread
+//! waits for that lock in the lock's queue, keeps it until a step needs another one, and so keeps faults and system calls of
+//! that process out.
 
 use memory::news::Daemon;
 use mm::{thp::khugepaged::NeedsLock, whole::daemon::Row};
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl World {
-    /// Takes the lock that the next step of a kernel thread needs, unless it holds it. Some(false): it goes on without, as it
-    /// needs none or only tried. None: it waits.
+    /// Takes the lock that the next step of a kernel thread needs, unless it holds it. Some(false): the step goes on without, as
+    /// it needs none or only tried. None: the thread waits.
     pub(super) fn lock_for_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon) -> Option<bool> {
         let task = &mut self.tasks[id.0 as usize];
         let Kernel { mm, spaces, locks, .. } = &mut self.kernels[task.kernel];
@@ -40,7 +40,7 @@ impl World {
         self.acquire(id, cpu, mode).then_some(true)
     }
 
-    /// At the end of a step: the lock goes unless the next step needs it. `is_over`: it leaves its CPU.
+    /// Releases the lock at the end of a step, unless the next step needs it. `is_over`: the thread leaves its CPU.
     pub(super) fn end_hold_of_daemon(&mut self, id: TaskId, cpu: CpuId, daemon: Daemon, is_over: bool) {
         let task = &mut self.tasks[id.0 as usize];
         let Kernel { mm, spaces, .. } = &self.kernels[task.kernel];

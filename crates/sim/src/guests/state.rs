@@ -1,4 +1,4 @@
-//! A guest as data: its kernel, its process in the host, and why it is gone.
+//! A guest as data: its kernel, its process in the host, and the reason of its loss.
 
 use memory::frame::{Held, SpaceId};
 use os::VmRange;
@@ -13,12 +13,12 @@ pub(crate) struct Guest {
     pub(super) process: SpaceId,
     /// The first task in the guest.
     pub(super) main: Option<TaskId>,
-    /// Where the process has mapped the guest's memory.
+    /// The range at which the process has mapped the guest's memory.
     pub(super) memory: Option<VmRange>,
     pub(super) cpus: Vec<Vcpu>,
-    /// Blocks that were reported, of which the host has not heard yet.
+    /// Reported blocks that the host was not told of yet.
     pub(super) reported: Vec<Held>,
-    /// The task that gives them back, and whether the guest waits for it.
+    /// The task that frees reported blocks, and whether the guest waits for it.
     pub(super) balloon: Option<TaskId>,
     pub(super) is_reporting: bool,
     /// The guest has come to its end.
@@ -30,9 +30,9 @@ pub(crate) struct Guest {
 pub(super) struct Vcpu {
     /// The CPU's task in the host.
     pub(super) task: Option<TaskId>,
-    /// Since when it stands still in the guest.
+    /// Since when the CPU stands still in the guest.
     pub(super) stands_since: Option<Time>,
-    /// Pages that it has accessed and that were not looked up yet.
+    /// Pages that the CPU has accessed and that were not looked up yet.
     pub(super) accessed: Vec<Pages>,
 }
 
@@ -50,7 +50,7 @@ impl Guest {
         Pages { at, end: Vpn(at.0 + u64::from(order.frames())) }
     }
 
-    /// The guest's kernel, and where which process of the host has its memory, until it is off.
+    /// The guest's kernel, its process in the host, and the first page of its memory there, until it is powered off.
     #[cfg(test)]
     pub(crate) fn place(&self) -> Option<(KernelId, SpaceId, Vpn)> {
         let memory = self.memory.filter(|_| !self.is_off)?;
@@ -64,12 +64,12 @@ impl Guest {
     }
 }
 
-/// Why a run with guests has no result.
+/// The reason why a run with guests has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestLost {
-    /// Which guest, from 0 on.
+    /// The number of the guest, from 0 on.
     pub guest: usize,
-    /// From the start of the run to that instant.
+    /// Time from the start of the run to the loss.
     pub after: Picos,
     /// The kernel that has ended the guest.
     pub by: LostBy,
@@ -78,7 +78,7 @@ pub struct GuestLost {
 /// The kernel that has ended a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostBy {
-    /// The host's OOM killer has chosen its process. What the processes of all guests have at that instant.
+    /// The host's OOM killer has chosen the guest's process. The memory of all guests' processes at that instant.
     Host(Vec<ProcessMemory>),
     /// The guest's own kernel has no memory for its first program, which it may not kill.
     Itself,

@@ -1,4 +1,4 @@
-//! Linux: kernel/sched/fair.c (v3.9 to v6.5): the completely fair scheduler. Who has run least runs next.
+//! Linux: kernel/sched/fair.c (v3.9 to v6.5): the completely fair scheduler. The task that has run least runs next.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use units::{Picos, Time};
 use super::{Enqueue, Entity, Periods};
 use crate::ids::TaskId;
 
-/// Where virtual time begins: so far from 0 that credit for having slept never goes below it (`init_cfs_rq` starts below 0, and
-/// compares as if numbers went round in a circle).
+/// The beginning of virtual time: far enough from 0 that a sleeper's credit never goes below it (`init_cfs_rq` starts below 0,
+/// and compares numbers modulo 2^64).
 const START: u64 = 1 << 62;
 
 /// The tasks of one CPU by virtual run time.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
-    /// Those that wait, the most deserving first.
+    /// The waiting tasks, the next to run first.
     waiting: BTreeSet<(u64, TaskId)>,
-    /// Weights of all, the running one included.
+    /// Sum of the weights of all tasks, the running one included.
     load: u64,
-    /// No task that comes is set before this.
+    /// Least virtual run time of a task that is queued.
     min_vruntime: u64,
 }
 
@@ -45,13 +45,13 @@ impl Queue {
                 let slice = task.weighted(self.slice_of(task, self.len() + 1, periods).as_nanos());
                 task.vruntime = task.vruntime.max(self.min_vruntime + slice);
             }
-            // Half a period of credit for having slept (GENTLE_FAIR_SLEEPERS).
+            // A sleeper gets half a period of credit (GENTLE_FAIR_SLEEPERS).
             Enqueue::Woken => {
                 self.load += task.weight;
                 task.vruntime = task.vruntime.max(self.min_vruntime - latency / 2);
             }
             Enqueue::Preempted => {}
-            // It comes with its distance only.
+            // The task brings its distance from the others of its former queue.
             Enqueue::Moved => {
                 self.load += task.weight;
                 task.vruntime = task.vruntime.wrapping_add(self.min_vruntime);
@@ -74,14 +74,14 @@ impl Queue {
         let was_there = self.waiting.remove(&(task.vruntime, id));
         assert!(was_there, "task {} does not wait here", id.0);
         self.load -= task.weight;
-        // What it takes along is its distance from the others, not their time (`dequeue_entity`); below them it is negative,
-        // credit for having slept, until it is placed.
+        // A task that moves keeps its distance from the other tasks, not its virtual time (`dequeue_entity`). Below the minimum
+        // the distance is negative, a sleeper's credit, until the task is placed.
         task.vruntime = task.vruntime.wrapping_sub(self.min_vruntime);
     }
 
     pub(super) fn adopt(&self, from: &Self, task: &mut Entity) {
         task.vruntime = if task.vruntime < from.min_vruntime {
-            // One that has never run has nothing to keep.
+            // A task that has never run has no distance to keep.
             self.min_vruntime.saturating_sub(from.min_vruntime - task.vruntime)
         } else {
             self.min_vruntime + (task.vruntime - from.min_vruntime)
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_task_that_moves_keeps_its_distance() {
         let periods = periods(2);
-        // What a task has run more than the others; the second, credit for having slept, is less than nothing.
+        // By how much a task has run more than the others; the second number is a sleeper's credit, and negative.
         for distance in [400, 10_u64.wrapping_neg()] {
             let before = (START + 5_000_000).wrapping_add(distance);
             let mut from = Queue { min_vruntime: START + 5_000_000, ..Queue::default() };

@@ -1,10 +1,11 @@
 //! Linux: kernel/sched/fair.c (v6.6 to v6.18): earliest eligible virtual deadline first.
-//! Differs: all tasks ask for the same slice, so nobody preempts by asking for less (`PREEMPT_SHORT`, 6.12), and a task that
-//! moves begins a new slice (before `PLACE_REL_DEADLINE`, 6.12, it did).
+//! Differs: all tasks request the same slice, so that none preempts by a shorter request (`PREEMPT_SHORT`, 6.12), and a task
+//! that moves begins a new slice, as before `PLACE_REL_DEADLINE` (6.12).
 //!
-//! Virtual time is the mean of all virtual run times, by weight. Who has run less than that has *lag* and is eligible; of those
-//! the one whose slice ends first in virtual time runs, until its slice is over or it is no longer eligible. Lag outlives sleep:
-//! nobody gains or loses by it. From 6.12 on a task that sleeps with less than no lag stays until the others have caught up.
+//! Virtual time is the mean of all virtual run times, by weight. A task that has run less than that has *lag* and is eligible;
+//! of the eligible tasks the one whose slice ends first in virtual time runs, until its slice is over or it is no longer
+//! eligible. Lag outlives sleep: a task neither gains nor loses by it. From 6.12 on a task that sleeps with negative lag stays
+//! queued until the others have caught up.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,12 @@ use units::Time;
 use super::{Enqueue, Entity, Leave, Periods};
 use crate::ids::TaskId;
 
-/// How a task goes to sleep after it had more than its share.
+/// How a task goes to sleep after it has run more than its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sleepers {
-    /// The task leaves, and keeps what it owes.
+    /// The task leaves the queue with its negative lag.
     Leave,
-    /// The task stays until it owes nothing (`DELAY_DEQUEUE`, 6.12).
+    /// The task stays queued until its lag is 0 (`DELAY_DEQUEUE`, 6.12).
     PayFirst,
 }
 
@@ -26,15 +27,15 @@ pub(crate) enum Sleepers {
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     sleepers: Sleepers,
-    /// Those that wait, and sleepers that stay, by deadline.
+    /// Waiting tasks, and sleepers that stay queued, by deadline.
     waiting: BTreeMap<(u64, TaskId), Waiting>,
-    /// How many of them sleep.
+    /// Number of sleepers among them.
     asleep: usize,
-    /// Weights of all, the running one included.
+    /// Sum of the weights of all tasks, the running one included.
     load: u64,
-    /// Their virtual run times, each times its weight.
+    /// Sum of their virtual run times, each times its weight.
     weighted_sum: u128,
-    /// Where virtual time stood when the last of them left.
+    /// Virtual time at which the last task left the queue.
     stopped_at: u64,
 }
 
@@ -65,7 +66,7 @@ impl Queue {
     pub(super) fn enqueue(&mut self, id: TaskId, task: &mut Entity, why: Enqueue, periods: &Periods) {
         match why {
             Enqueue::Preempted => {}
-            // It has not paid all yet, and goes on where it was (`requeue_delayed_entity`).
+            // The sleeper's lag is still negative; it goes on where it was (`requeue_delayed_entity`).
             Enqueue::Woken if self.keeps(id, task) => {
                 self.drop_sleeper(id, task);
                 if self.is_eligible(task.vruntime) {
@@ -81,9 +82,9 @@ impl Queue {
         self.insert(id, task, false);
     }
 
-    /// Sets a task's virtual run time and deadline so that it has the lag that it brings (`place_entity`).
+    /// Sets a task's virtual run time and deadline so that it has its former lag (`place_entity`).
     fn place(&self, task: &mut Entity, why: Enqueue, periods: &Periods) {
-        // That it comes moves the mean towards it: it must stand further off to have this lag then.
+        // The arrival of the task moves the mean towards it: to have this lag after that, it must stand further away.
         let lag = match self.load {
             0 => 0,
             load => i128::from(task.lag) * i128::from(load + task.weight) / i128::from(load),
@@ -96,9 +97,9 @@ impl Queue {
         task.deadline = task.vruntime + if why == Enqueue::New { slice / 2 } else { slice };
     }
 
-    /// The first eligible one by deadline; sleepers whose turn comes owe nothing any more, and leave.
+    /// Takes the first eligible task by deadline; sleepers whose turn comes have no negative lag any more, and leave.
     pub(super) fn pick(&mut self) -> Option<TaskId> {
-        // Bound: each turn takes one away.
+        // Bound: each turn takes a task off.
         loop {
             let key = self.earliest()?;
             let task = self.waiting.remove(&key).expect("it was just found");
@@ -114,7 +115,7 @@ impl Queue {
         self.account(task, now, periods);
         let stays = self.sleepers == Sleepers::PayFirst && why == Leave::Sleeps && self.len() > 0;
         if stays && !self.is_eligible(task.vruntime) {
-            // When it goes, or comes back before, it has no lag to bring.
+            // When it leaves, or wakes up before, it has no lag to bring.
             task.lag = 0;
             self.insert(id, task, true);
             self.asleep += 1;
@@ -123,7 +124,7 @@ impl Queue {
         task.lag = self.lag_of(task, periods);
         self.subtract(task.vruntime, task.weight);
         if self.len() == 0 {
-            // The CPU looks for somebody to run until none of the sleepers is left.
+            // The CPU looks for a task to run until none of the sleepers is left.
             let nobody = self.pick();
             assert_eq!(nobody, None, "only sleepers are left");
         }
@@ -136,7 +137,7 @@ impl Queue {
         self.subtract(task.vruntime, task.weight);
     }
 
-    /// True when the task has had its slice, and others wait (`update_deadline`).
+    /// Counts run time; returns true if the task has had its slice, and others wait (`update_deadline`).
     pub(super) fn account(&mut self, task: &mut Entity, now: Time, periods: &Periods) -> bool {
         let moved = task.count(now);
         self.weighted_sum += u128::from(moved) * u128::from(task.weight);
@@ -147,10 +148,10 @@ impl Queue {
         self.len() > 0
     }
 
-    /// `check_preempt_wakeup_fair`: would the woken one be picked now?
+    /// Whether the woken task would be picked now (`check_preempt_wakeup_fair`).
     pub(super) fn preempts(&self, running: &Entity, id: TaskId) -> bool {
         let Some((deadline, first)) = self.earliest() else { return false };
-        // One that was picked runs on while it is eligible and its slice lasts (`RUN_TO_PARITY`).
+        // A picked task runs on while it is eligible and its slice lasts (`RUN_TO_PARITY`).
         let is_kept = running.picked_for == running.deadline || running.deadline < deadline;
         first == id && !(self.is_eligible(running.vruntime) && is_kept)
     }
@@ -165,17 +166,17 @@ impl Queue {
         }
     }
 
-    /// Has a task with this virtual run time had no more than its share (`entity_eligible`)?
+    /// Whether a task with this virtual run time has had no more than its share (`entity_eligible`).
     fn is_eligible(&self, vruntime: u64) -> bool {
         u128::from(vruntime) * u128::from(self.load) <= self.weighted_sum
     }
 
-    /// The next of the eligible tasks (`pick_eevdf`). Queues are short, so nothing is kept to find it.
+    /// The first of the eligible tasks by deadline (`pick_eevdf`). Queues are short, so a scan finds it.
     fn earliest(&self) -> Option<(u64, TaskId)> {
         self.waiting.iter().find(|(_, task)| self.is_eligible(task.vruntime)).map(|(key, _)| *key)
     }
 
-    /// How far a task is behind virtual time, within two slices or a tick (`update_entity_lag`).
+    /// How far a task is behind virtual time, at most two slices or a tick (`update_entity_lag`).
     fn lag_of(&self, task: &Entity, periods: &Periods) -> i64 {
         let most = (periods.base_slice.as_nanos() * 2).max(periods.ticks.period.as_nanos());
         let limit = i128::from(task.weighted(most));

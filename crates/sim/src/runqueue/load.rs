@@ -1,6 +1,6 @@
 //! Linux: kernel/sched/fair.c (v4.1): `__update_entity_runnable_avg`, `__update_entity_load_avg_contrib`,
-//! `__update_entity_utilization_avg_contrib`: for how much of its time a task could run of late, and did. What was a period of
-//! 2^20 ns ago counts half when 32 of them have passed.
+//! `__update_entity_utilization_avg_contrib`: the part of its recent time for which a task could run, and ran. A period of
+//! 2^20 ns counts half after 32 further periods.
 //!
 //! Differs: parts of a period decay too.
 
@@ -10,12 +10,12 @@ use super::{NICE_0, Periods};
 
 /// A period in ns, as a power of two.
 const PERIOD_SHIFT: u32 = 20;
-/// In so many periods things come to count half.
+/// Periods after which a time counts half.
 const HALF: usize = 32;
-/// The sum over all the time that there ever was.
+/// The sum over an infinitely long time.
 const ALWAYS: u64 = 1 << 31;
 
-/// How much is left after each number of periods, in parts of 2^32.
+/// The part that is left after each number of periods, in units of 2^-32.
 const LEFT: [u64; HALF + 1] = {
     // The 32nd root of a half, in parts of 2^32, rounded.
     const AFTER_ONE: u64 = 4_202_935_003;
@@ -29,7 +29,7 @@ const LEFT: [u64; HALF + 1] = {
     left
 };
 
-/// The activity of a task.
+/// What a task does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Doing {
     #[default]
@@ -38,37 +38,37 @@ pub(crate) enum Doing {
     Runs,
 }
 
-/// For how much of its time a task could run, and did, recent times counting more (`struct sched_avg`).
+/// The part of its time for which a task could run, and ran; recent times count more (`struct sched_avg`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Average {
-    /// In parts of [`ALWAYS`]: the time for which it could run, for which it ran, and all that it has been there.
+    /// In units of 1/[`ALWAYS`]: the time for which it could run, the time for which it ran, and its whole time.
     could: u64,
     ran: u64,
     all: u64,
-    /// Up to when these count.
+    /// Up to when these are counted.
     at: Time,
     /// The task's activity since then.
     doing: Doing,
 }
 
-/// The rest of a value after a while.
+/// The rest of a value after a time.
 fn decayed(value: u64, nanos: u64) -> u64 {
     let (periods, part) = (nanos >> PERIOD_SHIFT, nanos & ((1 << PERIOD_SHIFT) - 1));
     let halvings = u32::try_from(periods / HALF as u64).unwrap_or(u32::MAX);
     let n = usize::try_from(periods % HALF as u64).expect("fewer than 32");
-    // Within a period nearly a straight line.
+    // Nearly linear within a period.
     let left = LEFT[n] - (((LEFT[n] - LEFT[n + 1]) * part) >> PERIOD_SHIFT);
     ((value * left) >> 32).checked_shr(halvings).unwrap_or(0)
 }
 
 impl Average {
-    /// A new task, from `at` on: until more is known of it, as if it had always run (`init_task_runnable_average`).
+    /// Begins the record of a new task at `at` as if it had always run (`init_task_runnable_average`).
     pub(crate) fn begin(&mut self, at: Time, periods: &Periods) {
         let all = ALWAYS - decayed(ALWAYS, periods.latency.as_nanos());
         *self = Self { could: all, ran: all, all, at, doing: Doing::Waits };
     }
 
-    /// The task's activity changes at `at`.
+    /// Notes at `at` that the task does something else.
     pub(crate) fn changes(&mut self, doing: Doing, at: Time) {
         *self = Self { doing, ..self.up_to(at) };
     }
@@ -86,8 +86,8 @@ impl Average {
         }
     }
 
-    /// As its CPU sees it at an instant: what runs is brought up to date at ticks, what waits when it is asked for, or stays
-    /// as it was.
+    /// The average as its CPU sees it at an instant: that of a running task is updated at ticks, that of a waiting task when
+    /// it is read, or not at all.
     fn seen(&self, at: Time, periods: &Periods) -> Self {
         match self.doing {
             _ if !periods.load_stays => self.up_to(at),
@@ -97,13 +97,13 @@ impl Average {
         }
     }
 
-    /// The part of a task of such a weight in the load of its CPU at an instant (`load_avg_contrib`).
+    /// The part of a task with this weight in the load of its CPU at an instant (`load_avg_contrib`).
     pub(crate) fn load(&self, weight: u64, at: Time, periods: &Periods) -> u64 {
         let Self { could, all, .. } = self.seen(at, periods);
         (weight * could).checked_div(all).unwrap_or(weight)
     }
 
-    /// How much of a CPU it uses, in parts of [`NICE_0`] (`utilization_avg_contrib`).
+    /// The part of a CPU that the task uses, in units of 1/[`NICE_0`] (`utilization_avg_contrib`).
     pub(crate) fn usage(&self, at: Time, periods: &Periods) -> u64 {
         let Self { ran, all, .. } = self.seen(at, periods);
         (NICE_0 * ran).checked_div(all).unwrap_or(NICE_0)
@@ -151,14 +151,14 @@ mod tests {
         let asleep = load(&task, asleep + Picos(half.0 / 2));
         assert!(asleep.abs_diff(724) <= 2, "1024 by the root of two, not {asleep}");
         task.changes(Doing::Waits, awake);
-        // What it lacks is halved each time.
+        // The rest that is missing is halved each time.
         for (halves, wanted) in [(0, 512), (1, 768), (2, 896), (5, 1008), (30, 1024)] {
             let load = load(&task, awake + Picos(half.0 * halves));
             assert!(load.abs_diff(wanted) <= 2, "after {halves} halves {load}, expected {wanted}");
         }
     }
 
-    /// Many short times add up to what one long time is.
+    /// Many short times add up to one long time.
     #[test]
     fn it_does_not_matter_how_often_one_asks() {
         let (mut often, mut once) = (new(), new());

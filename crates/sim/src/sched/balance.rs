@@ -1,10 +1,9 @@
-//! Linux: kernel/sched/fair.c (v4.1): `load_balance`, `rebalance_domains`, `idle_balance`: who takes tasks over from whom.
-//! Differs: where tasks are counted, since the rework of 5.5, which is in the rules of 5.8, a CPU that becomes idle looks however
-//! short it idles (`avg_idle`), an idle one at each tick of those that have somebody waiting, and what idle ones see does not
-//! change when they look next. What looking costs does not keep a CPU from it (`max_newidle_lb_cost`). A CPU that is alone with
-//! its task has no ticks, so what it would have done at them is worked out when somebody has a task too many. A task that runs is
-//! never pushed away (`active_load_balance_cpu_stop`), and of tasks that wait the longest-waiting one is, from 4.15 on, the one
-//! that has run least.
+//! Linux: kernel/sched/fair.c (v4.1): `load_balance`, `rebalance_domains`, `idle_balance`: which CPU takes tasks over from which.
+//! Differs: where tasks are counted instead of loads (rework of 5.5, in the rules of 5.8), a CPU that becomes idle looks however
+//! short its idle times are (`avg_idle`), an idle CPU looks at each tick of CPUs with waiting tasks, and what idle CPUs see does
+//! not change when they look next. The cost of a look never keeps a CPU from it (`max_newidle_lb_cost`). A CPU that runs a single
+//! task has no ticks, so its looks are made up for when another CPU has a task too many. A running task is never pushed away
+//! (`active_load_balance_cpu_stop`), and from 4.15 on the longest-waiting task is the one that has run least.
 
 use std::cmp::Reverse;
 
@@ -17,7 +16,7 @@ use super::{
 use crate::{ids::TaskId, runqueue::Enqueue, world::World};
 
 impl World {
-    /// Called before a task comes to a CPU or goes: up to here the load was what it is.
+    /// Updates a CPU's load before a task comes or goes: up to here the load was unchanged.
     pub(super) fn note_load(&mut self, id: CpuId, at: Time) {
         let kernel = self.cpus[id.0 as usize].kernel;
         if self.kernels[kernel].variant().sched_compares_loads {
@@ -28,8 +27,8 @@ impl World {
         }
     }
 
-    /// At all its ticks but the last one a busy CPU has looked at others in vain, or somebody would have looked for all. Who has
-    /// somebody waiting may not have come to the last one yet.
+    /// Notes that a busy CPU has looked at others in vain at all its ticks but the last, as otherwise they would have been looked
+    /// for. A CPU with waiting tasks may not have come to the last tick yet.
     pub(super) fn looked_in_vain(&mut self, id: CpuId, now: Time) {
         let cpu = &mut self.cpus[id.0 as usize];
         let kernel = &self.kernels[cpu.kernel];
@@ -40,8 +39,8 @@ impl World {
         }
     }
 
-    /// A CPU that becomes idle takes over a task that waits elsewhere and may run anywhere, unless it has idled only for short
-    /// times of late (`idle_balance`). False if there is none.
+    /// Takes over a task that waits elsewhere, for a CPU that becomes idle, unless its recent idle times were short
+    /// (`idle_balance`). Returns false if there is none.
     pub(super) fn pull(&mut self, id: CpuId) -> bool {
         let cpu = &self.cpus[id.0 as usize];
         let (at, will_wake_soon) = (cpu.clock, cpu.balancing.mean_idle < MIGRATION_COST);
@@ -52,9 +51,9 @@ impl World {
         got
     }
 
-    /// Called at the ticks of a CPU that has somebody waiting: others that have less take tasks over, idle ones every few
-    /// milliseconds (`nohz_idle_balance`), busy ones if it was since the last tick that they looked (`load_balance`), in the
-    /// order in which they did. A fifth task on four CPUs goes round that way.
+    /// At the ticks of a CPU with waiting tasks: CPUs that have less take tasks over, idle ones every few milliseconds
+    /// (`nohz_idle_balance`), busy ones if their look was due since the last tick (`load_balance`), in the order of their looks.
+    /// A fifth task on four CPUs goes round that way.
     #[inline(never)]
     pub(super) fn balance(&mut self, id: CpuId) {
         let (id_of_kernel, now) = (self.cpus[id.0 as usize].kernel, self.cpus[id.0 as usize].clock);
@@ -86,14 +85,14 @@ impl World {
         }
     }
 
-    /// A CPU looks at the others of a domain: has one of them too much, and has it got any of that?
+    /// Looks at the others of a domain for a CPU; returns whether one has too much, and whether the CPU got any of that.
     fn look(&mut self, id: CpuId, level: usize, at: Time, looker: Looker) -> (bool, bool) {
         let found = self.busiest(id, level, at, looker);
         let (saw, got) = (found.is_some(), found.is_some_and(|found| self.take_some(id, found, (level, looker), at)));
         let cpu = &mut self.cpus[id.0 as usize];
         let (kernel, last) = (&self.kernels[cpu.kernel], &mut cpu.balancing.looks[level]);
         last.failed = match (saw, got) {
-            // That happens too often to say anything.
+            // That happens too often to mean anything.
             (true, false) if looker == Looker::NewlyIdle => last.failed,
             (true, false) => last.failed + 1,
             _ => 0,
@@ -107,7 +106,7 @@ impl World {
         (saw, got)
     }
 
-    /// One CPU takes as much over from another as it can have of it (`detach_tasks`). False if it gets nothing.
+    /// Takes as much over from another CPU as is to be had (`detach_tasks`). Returns false if that is nothing.
     fn take_some(
         &mut self,
         id: CpuId,
@@ -128,12 +127,12 @@ impl World {
                 Amount::Load(load) if taken >= load => break,
                 Amount::Load(load) => load - taken,
             };
-            // One that is about to run where it is stays there.
+            // A task that is about to run where it is stays there.
             if self.cpus[from.0 as usize].tasks() <= 1 {
                 break;
             }
             let Some(found) = self.next_to_move((id, level), from, at, (left, takes_hot, looker)) else { break };
-            // One that has slept for long weighs nothing yet.
+            // A task that has slept for long has no weight yet.
             tasks += 1;
             taken += self.tasks[found.0 as usize].entity.load(at, &periods);
             self.take_over(id, found);
@@ -147,8 +146,8 @@ impl World {
         tasks > 0
     }
 
-    /// Of the tasks that wait for a CPU the first that may be moved: up to 4.14 the one that came last, and who is passed by
-    /// comes last of all from then on (`cfs_tasks`).
+    /// The first of the waiting tasks that may be moved: up to 4.14 the one that came last; a task that is passed by counts as
+    /// the first that came, from then on (`cfs_tasks`).
     fn next_to_move(
         &mut self,
         (id, level): (CpuId, usize),
@@ -183,7 +182,7 @@ impl World {
         None
     }
 
-    /// A CPU takes over a task that waits for another one (`detach_task`, `attach_task`).
+    /// Moves a waiting task to another CPU (`detach_task`, `attach_task`).
     pub(super) fn take_over(&mut self, id: CpuId, found: TaskId) {
         let kernel = &self.kernels[self.cpus[id.0 as usize].kernel];
         let (periods, tracks_loads) = (kernel.periods(), kernel.tracks_loads());
@@ -209,14 +208,14 @@ impl World {
         self.preempt_for(id, found);
     }
 
-    /// A task has come to its CPU, after all others that are there.
+    /// Numbers the arrival of a task at its CPU.
     pub(super) fn arrived(&mut self, id: TaskId) {
         self.arrivals += 1;
         self.tasks[id.0 as usize].entity.arrived = self.arrivals;
     }
 
-    /// The run time of who runs on a CPU is counted before somebody comes or goes, who keeps its distance from that
-    /// (`update_curr` in `enqueue_entity`). One that was alone has had its ticks; the first after `at` is still to come.
+    /// Counts the run time of a CPU's running task before a task comes or goes, which keeps its distance from it (`update_curr`
+    /// in `enqueue_entity`). A task that was alone has had its ticks; the first tick after `at` is still to come.
     pub(super) fn account_running(&mut self, id: CpuId, at: Time) {
         let cpu = &mut self.cpus[id.0 as usize];
         let Some(running) = cpu.running else { return };
@@ -227,7 +226,7 @@ impl World {
         }
     }
 
-    /// Shall one that has just come to a CPU run at once (`check_preempt_curr`)?
+    /// Preempts the running task if one that has just come should run at once (`check_preempt_curr`).
     pub(super) fn preempt_for(&mut self, id: CpuId, come: TaskId) {
         let cpu = &mut self.cpus[id.0 as usize];
         if let Some(running) = cpu.running {
@@ -298,11 +297,11 @@ mod tests {
     fn a_cpu_that_becomes_idle_looks_though_its_neighbour_idles() {
         let mut world = crowded("v4.1");
         assert!(world.pull(CpuId(3)), "the other pair has four tasks");
-        // But one that has been idle leaves it to the first of its group.
+        // But a CPU that has been idle leaves it to the first of its group.
         let mut world = crowded("v3.16");
         assert!(!world.look(CpuId(3), 1, Time(0), Looker::Idle).1);
         assert!(world.look(CpuId(2), 1, Time(0), Looker::Idle).1);
-        // From 4.1 on both do: its neighbour, which idles too, is nearer.
+        // From 4.1 on both do: the neighbour, which idles too, is nearer.
         let mut world = crowded("v4.1");
         assert!(!world.look(CpuId(2), 1, Time(0), Looker::Idle).1);
     }
@@ -325,7 +324,7 @@ mod tests {
         let micros = |micros| Time(Picos::from_micros(micros).0);
         for (times, pulls) in [(0, true), (5, true), (6, false)] {
             let mut world = crowded("v4.1");
-            // It begins with a mean of 1 ms, of which an eighth is lost each time: 0.51 ms after five times.
+            // The mean begins at 1 ms and loses an eighth each time: 0.51 ms after five times.
             for _ in 0..times {
                 world.cpus[1].balancing.idle_since = Some(micros(7));
                 world.cpus[1].count_idle(micros(7));
@@ -333,7 +332,7 @@ mod tests {
             assert_eq!(world.pull(CpuId(1)), pulls, "{times} times");
             assert_eq!(world.cpus[1].balancing.idle_since.is_none(), pulls);
         }
-        // Who idles for long has a mean of no more than 1 ms, and a wake-up that finds it busy says nothing.
+        // The mean of a CPU that idles for long is at most 1 ms, and a wake-up that finds it busy changes nothing.
         let mut cpu = Cpu::new(HOST, variant::named("v4.1"));
         cpu.balancing.idle_since = Some(Time(0));
         cpu.count_idle(micros(1_000_000));
@@ -345,7 +344,8 @@ mod tests {
     #[test]
     fn somebody_looks_for_an_idle_cpu_every_few_milliseconds() {
         let mut world = crowded("v4.1");
-        // It was looked for just now, in vain: in a domain of two CPUs that is 4 ms ago at the next tick but not before.
+        // The CPU was looked for just now, in vain: in a domain of two CPUs the next look is due after 4 ms, at the next tick but
+        // not before.
         world.look(CpuId(2), 0, Time(0), Looker::Idle);
         let cpu = &world.cpus[2];
         let due = |micros| cpu.is_looked_for(Time(Picos::from_micros(micros).0), 0, 2, &world.kernels[HOST].periods());
@@ -366,7 +366,7 @@ mod tests {
             cpu.looked(millis(400), 0, true);
             assert_eq!(cpu.next_balance(0, 2, &periods), millis(400 + interval), "{rules}");
         }
-        // It had no tick while it was idle.
+        // The CPU had no tick while it was idle.
         cpu.clock = millis(700);
         cpu.begin_to_be_busy();
         assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods()), millis(704));
@@ -377,7 +377,7 @@ mod tests {
         let mut world = crowded("v4.1");
         let cpu = &mut world.cpus[1];
         cpu.looked(millis(400), 0, false);
-        // Its time would be over after 128 ms; half of that, now that it has seen something, has gone by.
+        // Its interval would end after 128 ms; half of that, as it has seen an imbalance now, has gone by.
         cpu.clock = millis(501);
         assert!(world.pull(CpuId(1)));
         let cpu = &mut world.cpus[1];
@@ -394,7 +394,7 @@ mod tests {
         world.tasks.push(Task::new(CpuId(1), vec![CpuId(1)], (HOST, NO_SPACE), Nice::default()));
         world.wake(alone, Time(0), Enqueue::New);
         world.schedule(CpuId(1));
-        // Those that wait beside it have run just now, and stay where their cache is.
+        // The other waiting tasks have run just now, and stay where their cache is.
         for task in &mut world.tasks[..4] {
             (task.was_preempted, task.runnable_since) = (true, millis(501));
         }

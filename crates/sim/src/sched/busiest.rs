@@ -1,5 +1,5 @@
-//! Linux: kernel/sched/fair.c (v4.1): `find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`: from whom a CPU takes
-//! tasks over, and how many.
+//! Linux: kernel/sched/fair.c (v4.1): `find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`: the CPU from which
+//! another one takes tasks over, and how many.
 //!
 //! Differs: from 5.3 on loads are still seen with delay; since the rework of 5.5, which is in the rules of 5.8, tasks are
 //! counted, whatever caches their CPUs share. From 4.3 to 5.4 a CPU's usage is of the tasks that are there, not of those that
@@ -15,25 +15,25 @@ use super::{
 };
 use crate::{runqueue::NICE_0, world::World};
 
-/// From a CPU with so many tasks more a busy one takes one over, where tasks are counted: half of the difference is one.
+/// If tasks are counted, a busy CPU takes one over from a CPU with this number more: half of the difference is one.
 const IMBALANCE: usize = 2;
 
 /// A group of CPUs as a CPU sees it (`struct sg_lb_stats`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
-    /// As it is seen: what errs on the side of leaving things as they are (`group_load`).
+    /// The load as seen, biased towards leaving tasks where they are (`group_load`).
     load: u64,
-    /// As it is (`sum_weighted_load`).
+    /// The load as it is (`sum_weighted_load`).
     weight: u64,
     tasks: u64,
     cpus: u64,
-    /// How many tasks these run at full speed (`group_capacity`).
+    /// Number of tasks that the CPUs run at full speed (`group_capacity`).
     capacity: u64,
-    /// Those of them that have nothing to do.
+    /// Number of idle CPUs.
     idle: u64,
     /// The group has more tasks than it can run (`group_is_overloaded`).
     is_overloaded: bool,
-    /// The group could run more (`group_has_capacity`).
+    /// The group could run more tasks (`group_has_capacity`).
     has_room: bool,
 }
 
@@ -42,13 +42,13 @@ impl Group {
         self.load / self.cpus
     }
 
-    /// The load of a task (`load_per_task`).
+    /// The mean load of a task (`load_per_task`).
     fn each(&self) -> u64 {
         self.weight / self.tasks.max(1)
     }
 
-    /// How much of this load another group shall take over: what brings one of them to the mean but leaves no CPU without a
-    /// task, or a task if that is less (`calculate_imbalance`, `fix_small_imbalance`).
+    /// How much of this load another group shall take over: as much as brings one of them to the mean but leaves no CPU
+    /// without a task, or one task if that is less (`calculate_imbalance`, `fix_small_imbalance`).
     fn too_much_for(&self, local: &Self, mean: u64) -> u64 {
         let both_are_full = self.is_overloaded && local.is_overloaded;
         let spare = if both_are_full { (self.tasks - self.capacity.min(self.tasks)) * NICE_0 } else { u64::MAX };
@@ -75,9 +75,9 @@ pub(super) enum Amount {
 pub(super) enum Looker {
     /// A busy CPU, at one of its ticks.
     Busy,
-    /// One that has been idle for a while, for which another one looks.
+    /// A CPU that has been idle for a while, for which another CPU looks.
     Idle,
-    /// One whose last task has just left it.
+    /// A CPU whose last task has just left it.
     NewlyIdle,
 }
 
@@ -91,7 +91,8 @@ impl World {
         if level == 0 { self.busiest_by_number(id) } else { None }
     }
 
-    /// From 5.5 on (`group_has_spare`): one that has some tasks more gives one away, or to an idle CPU one that waits.
+    /// The choice from 5.5 on (`group_has_spare`): a CPU that has some tasks more gives one away, or a waiting one to an idle
+    /// CPU.
     fn busiest_by_number(&self, id: CpuId) -> Option<(CpuId, Amount)> {
         let all = self.kernels[self.cpus[id.0 as usize].kernel].cpu_ids();
         let others = all.filter(|other| *other != id && self.has_for(id, *other));
@@ -100,14 +101,14 @@ impl World {
         (tasks(found) >= tasks(id) + IMBALANCE.min(1 + tasks(id))).then_some((found, Amount::Task))
     }
 
-    /// Before (`find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`).
+    /// The choice before 5.5 (`find_busiest_group`, `calculate_imbalance`, `find_busiest_queue`).
     fn busiest_by_load(&self, id: CpuId, level: usize, at: Time, looker: Looker) -> Option<(CpuId, Amount)> {
         let kernel = self.cpus[id.0 as usize].kernel;
         let is_idle = looker != Looker::Busy;
         let mut groups = self.kernels[kernel].domains.groups(id, level);
         let own = groups.next()?;
         if looker != Looker::NewlyIdle {
-            // Only one CPU of a group looks for all of it (`should_we_balance`): an idle one, or the first.
+            // Only one CPU of a group looks for the whole group (`should_we_balance`): an idle one, or the first.
             let looks = own.cpus.iter().find(|cpu| self.cpus[**cpu].is_idle()).or(own.cpus.first())?;
             if *looks != id.0 as usize {
                 return None;
@@ -123,7 +124,7 @@ impl World {
         let of_all = |(load, cpus), (group, _): (Group, _)| (load + group.load, cpus + group.cpus);
         let (load, cpus) = others.clone().fold((local.load, local.cpus), of_all);
         let mean = load / cpus;
-        // The first of equal ones (`update_sd_pick_busiest`).
+        // The first of equal groups (`update_sd_pick_busiest`).
         let counts = |group: &Group| group.is_overloaded || (by_usage && group.load > 0);
         let rank = |group: &Group| (group.is_overloaded, group.mean());
         let found = others.filter(|(group, _)| counts(group));
@@ -145,12 +146,13 @@ impl World {
         Some((found, Amount::Load(busiest.too_much_for(&local, mean))))
     }
 
-    /// Does a task wait for a CPU that may run on another one? (Who finds only others looks elsewhere, `LBF_ALL_PINNED`.)
+    /// Whether a task waits for a CPU that may run on another one. (If there are only others, the kernel looks elsewhere,
+    /// `LBF_ALL_PINNED`.)
     pub(super) fn has_for(&self, id: CpuId, from: CpuId) -> bool {
         self.cpus[from.0 as usize].queue.find(|task| self.tasks[task.0 as usize].may_run_on(id)).is_some()
     }
 
-    /// Sums over a group that may be the CPU's own. They err on the side of leaving things as they are, unless the CPU is idle
+    /// Sums over a group, which may be the CPU's own, biased towards leaving tasks where they are, unless the CPU is idle
     /// (`source_load`, `target_load`).
     fn sum(&self, group: &CpuGroup, level: usize, (is_idle, is_own): (bool, bool), at: Time) -> Group {
         let kernel = &self.kernels[self.cpus[group.cpus[0]].kernel];
@@ -216,12 +218,12 @@ mod tests {
         for (rules, looker, takes) in
             [("v3.16", Looker::Idle, true), ("v4.1", Looker::Idle, false), ("v4.1", Looker::NewlyIdle, true)]
         {
-            // Some milliseconds later what runs weighs something, and who waits nothing yet.
+            // Some milliseconds later the running task has some weight, and the waiting ones have none yet.
             let world = woken(rules, 2, second);
             let found = world.busiest(CpuId(1), 0, second + Picos::from_micros(10_000), looker);
             assert_eq!(found.is_some(), takes, "{rules} {looker:?}");
         }
-        // Where they have always run there is no difference.
+        // For tasks that have always run there is no difference.
         for rules in ["v3.16", "v4.1"] {
             let world = woken(rules, 2, Time(0));
             assert!(world.busiest(CpuId(1), 0, Time(1), Looker::Idle).is_some(), "{rules}");
@@ -232,9 +234,9 @@ mod tests {
     fn what_a_task_weighs_is_not_seen_with_delay() {
         let group = Group { load: 900, weight: 1200, tasks: 2, cpus: 1, capacity: 1, ..Group::default() };
         let local = Group { load: 600, weight: 600, tasks: 1, cpus: 1, capacity: 1, ..Group::default() };
-        // 900 and 600, with a task of 600 moved 300 and 1200: that helps nobody; what is above the mean is left.
+        // 900 and 600: with a task of 600 moved it would be 300 and 1200, which helps nobody; the part above the mean is left.
         assert_eq!(group.too_much_for(&local, 750), 150);
-        // With 1200, both are served alike after as before: one goes.
+        // With 1200, both groups have the same after as before: one task moves.
         assert_eq!(Group { load: 1200, ..group }.too_much_for(&local, 900), 600);
     }
 }

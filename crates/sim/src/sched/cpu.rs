@@ -1,4 +1,4 @@
-//! A CPU as data: what it runs, who waits for it, and its prices.
+//! A CPU as data: the task that it runs, its queue, and its prices.
 
 use std::mem::offset_of;
 
@@ -14,16 +14,17 @@ use crate::{
     rwsem::Mode,
 };
 
-/// Work that a step leaves to its end.
+/// Work on a lock that a step leaves to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LetGo {
-    /// The lock is free for others; the step goes on without it for so long.
+    /// The lock is free for others; the step still works for this time without it.
     Unlock { after: Picos },
-    /// A writer lets readers in.
+    /// A writer becomes a reader and lets readers in.
     Downgrade,
 }
 
-/// A CPU: its clock, the task that it runs, and those that wait for it. What every turn needs is one line of cache.
+/// A CPU: its clock, the task that it runs, and those that wait for it. The fields that every turn needs fill one cache
+/// line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Cpu {
@@ -31,22 +32,22 @@ pub(crate) struct Cpu {
     pub(crate) running: Option<TaskId>,
     /// Another task shall run as soon as the step in progress ends (`TIF_NEED_RESCHED`).
     pub(super) need_resched: bool,
-    /// The running task spins on a lock: nothing happens here until somebody lets go of it.
+    /// The running task spins on a lock: nothing happens on the CPU until the lock is released.
     pub(crate) is_spinning: bool,
     /// The CPU stands in the one order.
     pub(super) is_ordered: bool,
     /// The CPU's core has other hardware threads.
     pub(super) has_siblings: bool,
-    /// Interrupts of other CPUs to this one; its next step pays.
+    /// Interrupts of other CPUs to this one, for which its next step pays.
     pub(crate) asked: Shootdowns,
-    /// The lock of a task that its last step leaves to be let go, at the end of the step.
+    /// The task and lock that the last step leaves to be released at its end.
     pub(crate) lets_go: Option<(TaskId, LetGo)>,
     pub(super) queue: RunQueue,
-    /// The other hardware threads of its core.
+    /// The other hardware threads of the CPU's core.
     pub(super) siblings: Box<[CpuId]>,
     /// The next tick at which the running task may have had its share.
     pub(crate) next_tick: Time,
-    /// The task whose state is in its registers.
+    /// The task whose state is in the CPU's registers.
     pub(super) loaded: Option<TaskId>,
     pub(super) balancing: Balancing,
     /// The CPU's kernel.
@@ -55,9 +56,9 @@ pub(crate) struct Cpu {
     pub(crate) stands: bool,
     /// Frames that a host without a kernel clears before the CPU goes on.
     pub(crate) host_clears: u64,
-    /// How often it has to leave the guest before it goes on (`KVM_REQ_TLB_FLUSH`).
+    /// Number of times that the CPU has to leave the guest before it goes on (`KVM_REQ_TLB_FLUSH`).
     pub(crate) kicks: u64,
-    /// Whom its idle task has woken: interrupts come while that runs.
+    /// Tasks that the CPU's idle task has woken: interrupts come while that runs.
     pub(super) idle_wakes: Wakes,
 }
 
@@ -87,48 +88,48 @@ impl Cpu {
         }
     }
 
-    /// The CPU's core has these other hardware threads.
+    /// Sets the other hardware threads of the CPU's core.
     pub(crate) fn share_core(&mut self, siblings: Box<[CpuId]>) {
         self.has_siblings = !siblings.is_empty();
         self.siblings = siblings;
     }
 
-    /// Is that one another hardware thread of its core?
+    /// Whether another CPU is a hardware thread of the same core.
     pub(super) fn shares_core(&self, other: CpuId) -> bool {
         self.siblings.contains(&other)
     }
 
-    /// Is there nothing to run?
+    /// Whether the CPU has nothing to run.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_none() && self.queue.is_empty()
     }
 
-    /// How many tasks it runs or has waiting.
+    /// Number of tasks that the CPU runs or has waiting.
     pub(crate) fn tasks(&self) -> usize {
         self.queue.len() + usize::from(self.running.is_some())
     }
 
-    /// Shall somebody else run as soon as the step in progress ends?
+    /// Whether another task shall run as soon as the step in progress ends.
     #[inline]
     pub(crate) fn need_resched(&self) -> bool {
         self.need_resched
     }
 
-    /// Does anybody wait for it?
+    /// Whether a task waits for the CPU.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// The task that it goes on with, where nobody waits and nobody has asked anything of it.
+    /// The task that the CPU goes on with, if no task waits and no other CPU has asked anything of it.
     #[inline]
     pub(crate) fn undisturbed(&self) -> Option<TaskId> {
         let is_disturbed = self.need_resched || self.has_waiting() || self.asked.rounds > 0 || self.kicks > 0;
         self.running.filter(|_| !is_disturbed)
     }
 
-    /// Has it nothing left to do with the lock that its task holds like this, but to let go of it as a reader?
+    /// Whether all that is left to do with the lock that the CPU's task holds is to release it as a reader.
     #[inline]
     pub(crate) fn is_between(&self, id: TaskId, holds: Option<Mode>) -> bool {
         match holds {
@@ -138,7 +139,7 @@ impl Cpu {
         }
     }
 
-    /// Puts it back into the one order in the turn in which it was taken out: its task goes on.
+    /// Puts the CPU back into the order in the turn in which it was taken out: its task goes on.
     #[inline]
     pub(crate) fn stay(&mut self, id: CpuId, clock: &mut Clock) {
         debug_assert!(!self.is_ordered, "it was taken out");
@@ -146,7 +147,7 @@ impl Cpu {
         clock.ready(id, self.clock);
     }
 
-    /// Puts it into the one order, if it has something to do.
+    /// Puts the CPU into the order, if it has something to do.
     #[inline]
     pub(crate) fn ready(&mut self, id: CpuId, clock: &mut Clock) {
         if !self.is_idle() && !self.is_spinning && !self.stands && !self.is_ordered {
@@ -164,7 +165,7 @@ pub(crate) struct CpuPrices {
 }
 
 impl CpuPrices {
-    /// Those of a CPU now, whoever runs there.
+    /// The present prices of a CPU, whatever task runs there.
     #[inline]
     pub(crate) fn on(&self, cpus: &[Cpu], cpu: CpuId) -> &Prices {
         let here = &cpus[cpu.0 as usize];

@@ -7,21 +7,21 @@ use std::collections::BTreeMap;
 
 use units::CpuId;
 
-/// `SCHED_POWER_SCALE`: a CPU that shares its core with none.
+/// The power of a CPU that shares its core with none (`SCHED_POWER_SCALE`).
 const POWER: u64 = 1024;
-/// Both hardware threads of a core together (`smt_gain`).
+/// The power of both hardware threads of a core together (`smt_gain`).
 const SMT_GAIN: u64 = 1178;
-/// Beyond this distance of two nodes no task is pulled to where it is woken (`RECLAIM_DISTANCE`, `sd_local_flags`).
+/// Beyond this distance of two nodes no task is pulled to the CPU that wakes it (`RECLAIM_DISTANCE`, `sd_local_flags`).
 const RECLAIM_DISTANCE: u32 = 30;
 
-/// The property that the CPUs of a domain share.
+/// What the CPUs of a domain share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shared {
     /// A core (`SD_SHARE_CPUPOWER`).
     Core,
     /// A cache (`SD_SHARE_PKG_RESOURCES`).
     Cache,
-    /// A node that has several caches.
+    /// A node with several caches.
     Node,
     /// Nodes no further from each other than this (`SD_NUMA`).
     Distance(u32),
@@ -31,12 +31,12 @@ enum Shared {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CpuGroup {
     pub(super) cpus: Vec<usize>,
-    /// The work that they do at once, in parts of [`POWER`] (`group_power`).
+    /// The power of all CPUs of the group, in units of 1/[`POWER`] CPU (`group_power`).
     pub(super) power: u64,
 }
 
 impl CpuGroup {
-    /// How many tasks the group runs at full speed (`group_capacity`, before 3.12).
+    /// Number of tasks that the group runs at full speed (`group_capacity`, before 3.12).
     pub(super) fn capacity(&self) -> u64 {
         ((self.power + POWER / 2) / POWER).max(1)
     }
@@ -48,12 +48,12 @@ struct Level {
     shared: Shared,
     /// The groups of each domain, in their circle.
     domains: Vec<Vec<CpuGroup>>,
-    /// The domain of each CPU from the first on, and the group in it that is its own.
+    /// For each CPU from the first on: its domain, and the group of that domain that holds it.
     places: Vec<(usize, usize)>,
-    /// How many CPUs the domain of each has (`span_weight`); groups of nodes may overlap.
+    /// Number of CPUs in each domain (`span_weight`); groups of nodes may overlap.
     weights: Vec<u64>,
-    /// Do groups that have more than one task count as too busy, as long as the own one has room (`SD_PREFER_SIBLING` of the
-    /// domain below)?
+    /// Whether a group with more than one task counts as too busy, as long as the own group has room (`SD_PREFER_SIBLING` of the
+    /// domain below).
     spreads: Spreads,
 }
 
@@ -61,35 +61,35 @@ struct Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spreads {
     Never,
-    /// Above cores: since 4.1; before, a core's capacity said so.
+    /// For groups above cores: since 4.1; before that a core's capacity had that effect.
     SinceUsage,
     Always,
 }
 
-/// The cores, caches and nodes of a kernel's CPUs, by their places in the list of all CPUs.
+/// The cores, caches and nodes of a kernel's CPUs, by index in the list of all CPUs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
-    /// Cores of several hardware threads; none where each CPU is a core.
+    /// Cores of several hardware threads; empty if each CPU is a core.
     pub(crate) cores: Vec<Vec<usize>>,
     /// The CPUs of each last cache.
     pub(crate) caches: Vec<Vec<usize>>,
-    /// The CPUs of each node that has some, and its distances to these nodes; none where there is one.
+    /// For each node with CPUs: the CPUs, and the distances to these nodes; empty if there is a single node.
     pub(crate) nodes: Vec<(Vec<usize>, Vec<u32>)>,
 }
 
-/// The CPUs of a machine by what they share, the smallest domains first.
+/// The sched domains of a machine, the smallest first.
 #[derive(Clone, Debug)]
 pub(crate) struct Domains {
-    /// The lowest number of them all; they are consecutive.
+    /// The lowest number of the CPUs, which are consecutive.
     first: usize,
-    /// Which cache each CPU from the first on has.
+    /// The cache of each CPU from the first on.
     caches: Vec<usize>,
     levels: Vec<Level>,
 }
 
 impl Domains {
     /// # Panics
-    /// When a CPU shares no cache, not even one of its own.
+    /// When a CPU is in no cache's list.
     pub(crate) fn new(topology: &Topology) -> Self {
         let Topology { cores, caches, nodes } = topology;
         let cpus = caches.iter().map(Vec::len).sum::<usize>();
@@ -126,7 +126,7 @@ impl Domains {
         Self { first, caches: of_cache, levels: built.levels }
     }
 
-    /// Those of CPUs that share one cache, as far as anybody knows.
+    /// The domains of CPUs that share one cache.
     pub(crate) fn flat(cpus: impl Iterator<Item = usize>) -> Self {
         Self::new(&Topology { caches: vec![cpus.collect()], ..Topology::default() })
     }
@@ -135,12 +135,12 @@ impl Domains {
         id.0 as usize - self.first
     }
 
-    /// Do two CPUs share a cache?
+    /// Whether two CPUs share a cache.
     pub(super) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
         self.caches[self.at(one)] == self.caches[self.at(other)]
     }
 
-    /// How many CPUs share a cache with one, and with itself (`sd_llc_size`).
+    /// Number of CPUs that share a cache with this one, itself included (`sd_llc_size`).
     pub(super) fn sharing(&self, id: CpuId) -> u64 {
         let own = self.caches[self.at(id)];
         self.caches.iter().filter(|cache| **cache == own).count() as u64
@@ -152,17 +152,17 @@ impl Domains {
         self.groups(id, level).map(|group| &group.cpus[..])
     }
 
-    /// The other CPUs that share a cache with one.
+    /// The other CPUs that share a cache with this one.
     pub(super) fn beside(&self, id: CpuId) -> impl Iterator<Item = CpuId> + '_ {
         self.cores_beside(id).flatten().map(|cpu| number(*cpu)).filter(move |cpu| *cpu != id)
     }
 
-    /// The levels that there are.
+    /// Number of levels.
     pub(crate) fn levels(&self) -> usize {
         self.levels.len()
     }
 
-    /// Groups that a CPU compares in a domain: its own first, and the others in a circle.
+    /// The groups that a CPU compares in a domain: its own first, and the others in a circle.
     pub(super) fn groups(&self, id: CpuId, level: usize) -> impl Iterator<Item = &CpuGroup> + Clone {
         let level = &self.levels[level];
         let (domain, own) = level.places[self.at(id)];
@@ -170,12 +170,12 @@ impl Domains {
         from_own.iter().chain(before)
     }
 
-    /// How many CPUs there are in a domain (`span_weight`).
+    /// Number of CPUs in a domain (`span_weight`).
     pub(super) fn span(&self, id: CpuId, level: usize) -> u64 {
         self.levels[level].weights[self.at(id)]
     }
 
-    /// By how much the load of others has to exceed one's own, in hundredths (`imbalance_pct`).
+    /// By how much the load of others has to exceed the own, in percent (`imbalance_pct`).
     pub(super) fn imbalance_pct(&self, level: usize) -> u64 {
         match self.levels[level].shared {
             Shared::Core => 110,
@@ -184,7 +184,7 @@ impl Domains {
         }
     }
 
-    /// How often a CPU fails to get any other before it takes a task that ran recently (`cache_nice_tries`).
+    /// Number of failed looks after which a CPU takes a task that ran recently (`cache_nice_tries`).
     pub(super) fn nice_tries(&self, level: usize) -> u32 {
         match self.levels[level].shared {
             Shared::Core => 0,
@@ -193,12 +193,12 @@ impl Domains {
         }
     }
 
-    /// Is a domain of several nodes (`SD_NUMA`)?
+    /// Whether a domain spans several nodes (`SD_NUMA`).
     pub(super) fn spans_nodes(&self, level: usize) -> bool {
         matches!(self.levels[level].shared, Shared::Distance(_))
     }
 
-    /// Do groups that have more than one task count as too busy, as long as the own one has room (`SD_PREFER_SIBLING`)?
+    /// Whether a group with more than one task counts as too busy, as long as the own group has room (`SD_PREFER_SIBLING`).
     pub(super) fn spreads(&self, level: usize, by_usage: bool) -> bool {
         match self.levels[level].spreads {
             Spreads::Never => false,
@@ -207,27 +207,27 @@ impl Domains {
         }
     }
 
-    /// Do new tasks spread over a domain's groups, and are tasks pulled to where they are woken (`SD_BALANCE_FORK`,
-    /// `SD_WAKE_AFFINE`)?
+    /// Whether new tasks spread over a domain's groups, and tasks are pulled to the CPU that wakes them (`SD_BALANCE_FORK`,
+    /// `SD_WAKE_AFFINE`).
     pub(super) fn is_near(&self, level: usize) -> bool {
         !matches!(self.levels[level].shared, Shared::Distance(distance) if distance > RECLAIM_DISTANCE)
     }
 
-    /// The smallest domain that has two CPUs.
+    /// The level of the smallest domain that has both CPUs.
     pub(super) fn common(&self, one: CpuId, other: CpuId) -> Option<usize> {
         let number = other.0 as usize;
         (0..self.levels()).find(|level| self.groups(one, *level).any(|group| group.cpus.contains(&number)))
     }
 }
 
-/// Sets of CPUs, and which of them each CPU from the first on has. CPUs share a set: a machine has thousands of them.
+/// Sets of CPUs, and the set of each CPU from the first on. CPUs share a set: a machine has thousands of them.
 struct Spans {
     sets: Vec<Vec<usize>>,
     of: Vec<usize>,
 }
 
 impl Spans {
-    /// The sets that CPUs are in, each in the first that has it; consecutive CPUs.
+    /// The set of each CPU, the first that has it; the CPUs are consecutive.
     ///
     /// # Panics
     /// When there are sets, and a CPU is in none.
@@ -243,31 +243,31 @@ impl Spans {
         Self { sets: sets.to_vec(), of }
     }
 
-    /// The set of a CPU, by its place from the first on.
+    /// The set of the CPU at an index.
     fn at(&self, place: usize) -> &[usize] {
         &self.sets[self.of[place]]
     }
 }
 
-/// The levels so far.
+/// The levels that are built so far.
 struct Built<'a> {
     all: &'a [usize],
-    /// The work that each CPU does at once.
+    /// The power of each CPU.
     powers: Vec<u64>,
-    /// The CPUs of each one's domain in the level below, which are the groups of the next.
+    /// The CPUs of each CPU's domain in the level below, which are the groups of the next level.
     spans: Spans,
-    /// The first CPU of each one's node.
+    /// The first CPU of each CPU's node.
     homes: Vec<usize>,
     levels: Vec<Level>,
 }
 
 impl Built<'_> {
-    /// Adds a level in which the domains of all CPUs have these CPUs, unless it compares nothing that the level below does not
+    /// Adds a level whose domains have these CPUs, unless it compares nothing that the level below does not
     /// (`sd_parent_degenerate`). In time linear in the CPUs, as far as domains do not overlap.
     fn add(&mut self, shared: Shared, spans: Spans) {
         let places = 0..self.all.len();
         let is_same = places.clone().all(|place| spans.at(place).len() == self.spans.at(place).len());
-        // A single CPU has a level too: balancing asks for one.
+        // A single CPU has a level too, as balancing asks for one.
         if is_same && !(shared == Shared::Cache && self.levels.is_empty()) {
             return;
         }
@@ -283,7 +283,7 @@ impl Built<'_> {
         // By set and home: the domain, and the first group in it that has each CPU.
         let mut known: BTreeMap<(usize, usize), (usize, BTreeMap<usize, usize>)> = BTreeMap::new();
         for (place, cpu) in self.all.iter().enumerate() {
-            // Groups overlap where distances are of a ring: each node begins with its own.
+            // Groups overlap if distances are those of a ring: each node begins with its own.
             let home = if overlaps { self.homes[place] } else { 0 };
             let (domain, own) = known.entry((spans.of[place], home)).or_insert_with(|| {
                 let mut span = spans.at(place).to_vec();
@@ -308,7 +308,7 @@ impl Built<'_> {
         self.levels.push(level);
     }
 
-    /// A domain's CPUs by the domains of the level below, and the first group that has each of them.
+    /// A domain's CPUs grouped by the domains of the level below, and the first group that has each of them.
     fn groups_of(&self, span: &[usize]) -> (Vec<CpuGroup>, BTreeMap<usize, usize>) {
         let (mut groups, mut own) = (Vec::new(), BTreeMap::new());
         for cpu in span {
@@ -326,7 +326,7 @@ impl Built<'_> {
     }
 }
 
-/// The CPU at a place in the list of all.
+/// The CPU at an index in the list of all CPUs.
 pub(super) fn number(cpu: usize) -> CpuId {
     CpuId(u32::try_from(cpu).expect("fewer than 2^32 CPUs"))
 }
@@ -374,12 +374,12 @@ mod tests {
         assert_eq!(spans(&domains, 1), [1, 3, 4]);
         assert_eq!(groups(&domains, 1, 1), [[1], [2], [0]]);
         assert_eq!(groups(&domains, 3, 1), [[3], [0], [2]]);
-        // Beyond RECLAIM_DISTANCE nobody is pulled to where it is woken.
+        // Beyond RECLAIM_DISTANCE no task is pulled to the CPU that wakes it.
         assert_eq!([1, 2].map(|level| domains.is_near(level)), [true, false]);
         assert_eq!(groups(&domains, 1, 2)[0], [0, 1, 2]);
     }
 
-    /// Each level of a machine keeps each CPU in one group of one domain: what is kept grows with the CPUs alone.
+    /// Each level of a machine keeps each CPU in one group of one domain: memory grows with the number of CPUs alone.
     #[test]
     fn domains_of_thousands_of_cpus_take_room_for_each_once() {
         let cpus = 4096;

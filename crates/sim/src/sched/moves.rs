@@ -1,28 +1,28 @@
 //! Linux: set_task_cpu(), kernel/sched/core.c, and its trace event sched_migrate_task; sched_move_numa, sched_stick_numa and
 //! sched_swap_numa (include/trace/events/sched.h, v3.14).
-//! Differs: counted for 3.9 too, which has no such events; a move is also told by how far it goes; the two moves of a swap count
-//! as moves as well.
+//! Differs: counted for 3.9 too, which has no such events; moves are also counted by distance; the two moves of a swap count as
+//! moves too.
 
 use os::{CountedBy, Moves};
 use units::CpuId;
 
 use crate::{ids::TaskId, world::World};
 
-/// Moves from CPU to CPU, as a kernel's scheduler counts them. No counter of the kernel has it, so that it is no part of the run
-/// hash.
+/// Moves from CPU to CPU, as a kernel's scheduler counts them. No counter of the kernel has them, so they are not part of the
+/// run hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SchedMoves {
-    /// Of all tasks (`sched_migrate_task`), by distance.
+    /// Moves of all tasks (`sched_migrate_task`), by distance.
     all: Distances,
-    /// To the node that a task prefers, because it does (`sched_move_numa`).
+    /// Moves of tasks to the node that they prefer, by NUMA balancing (`sched_move_numa`).
     pub(crate) numa: u64,
     /// Tasks for which that node had no CPU (`sched_stick_numa`).
     pub(crate) stuck: u64,
-    /// Moves of two tasks into each other's place (`sched_swap_numa`).
+    /// Exchanges of two tasks' places (`sched_swap_numa`).
     pub(crate) swapped: u64,
 }
 
-/// Moves by how far they went.
+/// Moves by distance.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Distances {
     same_core: u64,
@@ -39,7 +39,7 @@ impl Distances {
         }
     }
 
-    /// As programs see them.
+    /// The counts as programs see them.
     pub(crate) fn moves(self) -> Moves {
         let Self { same_core, same_node, other_node } = self;
         Moves { same_core, same_node, other_node, counted_by: CountedBy::Scheduler }
@@ -47,7 +47,7 @@ impl Distances {
 }
 
 impl SchedMoves {
-    /// Under the names of the trace events, as far as there are some.
+    /// The counts under the names of the trace events, where there are any.
     pub(crate) fn named(&self) -> [(&'static str, u64); 6] {
         [
             ("sim_sched_migrate_task_core", self.all.same_core),
@@ -61,7 +61,7 @@ impl SchedMoves {
 }
 
 impl World {
-    /// A task goes from one CPU to another.
+    /// Counts the move of a task from one CPU to another.
     pub(super) fn count_move(&mut self, id: TaskId, from: CpuId, to: CpuId) {
         if from == to {
             return;
@@ -86,7 +86,7 @@ mod tests {
         task::Task,
     };
 
-    /// Two cores of two threads; the one that is tested has slept on CPU 0.
+    /// Two cores of two threads; the tested task has slept on CPU 0.
     #[test]
     fn a_task_that_wakes_or_is_pulled_elsewhere_has_moved() {
         let mut world = crate::tests::world_of("v4.1", vec![vec![0, 1, 2, 3]]);

@@ -1,9 +1,9 @@
 //! Linux: task_numa_find_cpu(), task_numa_compare(), numa_classify(), load_too_imbalanced(), kernel/sched/fair.c (v3.16, v4.19,
 //! v6.1).
-//! Differs: up to 5.6 a task goes to the CPU that was looked at, or to one of its node that idles (`select_idle_sibling`). In the
+//! Differs: up to 5.6 a task goes to the CPU that was compared, or to an idle one of its node (`select_idle_sibling`). In the
 //! rules of 5.8 to 5.14 nodes are classified, and imbalances allowed, as in 6.1.
 //!
-//! The decision, by numbers alone: is a CPU one for a task, to move there or to swap places with what runs on it?
+//! The decision by numbers alone: whether a task should move to a CPU, or swap places with the task that runs there.
 
 use mm::numa::numa_balancing::group::GroupId;
 use rules::variant::NumaPlaces;
@@ -11,15 +11,15 @@ use units::{CpuId, NodeId};
 
 use crate::ids::TaskId;
 
-/// Swaps of less use are left alone (`SMALLIMP`).
+/// Swaps with a smaller gain are not made (`SMALLIMP`).
 const SMALL_IMPROVEMENT: i64 = 30;
-/// By so much one node's load may exceed another's (`NUMA_IMBALANCE_MIN`).
+/// Number of tasks by which one node's load may exceed another's (`NUMA_IMBALANCE_MIN`).
 const IMBALANCE_MIN: usize = 2;
-/// Half of what domains of nodes allow, in hundredths (`imbalance_pct`; 117 since 5.10, 125 before).
+/// Half of the imbalance that domains of nodes allow, in percent (`imbalance_pct`; 117 since 5.10, 125 before).
 const IMBALANCE_PCT: u64 = 100 + 17 / 2;
 const IMBALANCE_PCT_BEFORE: i64 = 100 + 25 / 2;
 
-/// How much a node has to do (`enum numa_type`).
+/// How busy a node is (`enum numa_type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum NodeType {
     #[default]
@@ -58,32 +58,32 @@ impl NodeStats {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
     pub(super) form: NumaPlaces,
-    /// Tasks of its CPU.
+    /// Number of tasks on its CPU.
     pub(super) beside: usize,
-    /// The task's group, and its load.
+    /// The task's group, and the task's load.
     pub(super) group: Option<GroupId>,
     pub(super) task_load: i64,
     pub(super) source: NodeId,
     pub(super) from: NodeStats,
     pub(super) to: NodeStats,
-    /// The task's gain by memory of its own there, and of its group.
+    /// The gain of the task by memory of its own on the node, and by memory of its group.
     pub(super) gain: i64,
     pub(super) group_gain: i64,
-    /// A move alone would do.
+    /// A move without an exchange is allowed.
     pub(super) may_move: bool,
     pub(super) best: Best,
 }
 
-/// The best that it has found.
+/// The best candidate found so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Best {
     pub(super) cpu: Option<CpuId>,
-    /// The task to swap with, and the node that it prefers.
+    /// The task to swap with, and the node that this task prefers.
     pub(super) swap: Option<(TaskId, Option<NodeId>)>,
     pub(super) improvement: i64,
 }
 
-/// The task that runs on a CPU that is looked at.
+/// The task that runs on the CPU that is compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
     pub(super) id: TaskId,
@@ -91,15 +91,15 @@ pub(super) struct Running {
     pub(super) may_come: bool,
     pub(super) preferred: Option<NodeId>,
     pub(super) group: Option<GroupId>,
-    /// The task's gain by memory of its own there, and of its group.
+    /// The gain of the task by memory of its own there, and by memory of its group.
     pub(super) gain: i64,
     pub(super) group_gain: i64,
     pub(super) load: i64,
-    /// Tasks of its CPU.
+    /// Number of tasks on its CPU.
     pub(super) beside: usize,
 }
 
-/// A CPU that is looked at.
+/// A CPU that is compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) cpu: CpuId,
@@ -107,12 +107,12 @@ pub(super) struct Candidate {
     pub(super) running: Option<Running>,
 }
 
-/// The outcome of a look at a CPU (`task_numa_compare`).
+/// The result of comparing a CPU (`task_numa_compare`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compared {
-    /// Another one may be better, or is.
+    /// Passed over: another CPU may be better, or is.
     Passed(Why),
-    /// The best so far; is the search over?
+    /// The best so far; `stops`: the search is over.
     Move {
         stops: bool,
     },
@@ -121,34 +121,34 @@ pub(super) enum Compared {
     },
 }
 
-/// Why a CPU is none for the task.
+/// The reason why a CPU is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// An idle CPU, but the task may not just move, or has found better.
+    /// The CPU is idle, but the task may not just move, or has found a better one.
     NoMove,
     /// The task that runs there may not come.
     Pinned,
-    /// The one found before goes to the node that it prefers, and this one does not.
+    /// The partner found before would go to the node that it prefers, and this one would not.
     BestGoesHome,
-    /// Both are of one group, or of none, and the node has room.
+    /// Both tasks are of one group, or of none, and the node has room.
     SameGroupHasRoom,
-    /// Too little gain.
+    /// The gain is too small.
     Small,
     /// Loads would be further apart.
     Imbalanced,
-    /// The node has as much to do as it can, and the task's own has not.
+    /// The node is as busy as it can be, and the task's own is not.
     NoCapacity,
 }
 
 impl Search {
-    /// `load_too_imbalanced`: would loads of the nodes be further apart than they are?
+    /// Whether loads of the nodes would be further apart than they are (`load_too_imbalanced`).
     fn is_too_imbalanced(&self, from: i64, to: i64) -> bool {
         let (from_can, to_can) = (self.from.capacity.cast_signed(), self.to.capacity.cast_signed());
         let apart = |from: i64, to: i64| (to * from_can - from * to_can).abs();
         apart(from, to) > apart(self.from.load, self.to.load)
     }
 
-    /// As above, with a threshold below which loads may be apart, up to 4.18.
+    /// As `is_too_imbalanced`, with a threshold below which loads may be apart, up to 4.18.
     fn exceeds_threshold(&self, from: i64, to: i64) -> bool {
         let (from_can, to_can) = (self.from.capacity.cast_signed(), self.to.capacity.cast_signed());
         let over = |from: i64, to: i64| to.max(from) * from_can * 100 - from.min(to) * to_can * IMBALANCE_PCT_BEFORE;
@@ -156,7 +156,7 @@ impl Search {
         imbalance > 0 && imbalance > over(self.from.load, self.to.load)
     }
 
-    /// May the task move there without another one in return (`task_numa_find_cpu`)?
+    /// Decides whether the task may move there without an exchange (`task_numa_find_cpu`).
     pub(super) fn decide_move(&mut self, imbalance_limit: usize) {
         self.may_move = if self.has_room() {
             let (from, to) = (self.from.running.saturating_sub(1), self.to.running + 1);
@@ -167,7 +167,7 @@ impl Search {
         };
     }
 
-    /// Could the node run more, as far as that counts (5.7)?
+    /// Whether the node could run more, if that counts (5.7).
     pub(super) fn has_room(&self) -> bool {
         self.form == NumaPlaces::ByRoom && self.to.kind() == NodeType::HasSpare
     }
@@ -176,7 +176,7 @@ impl Search {
         if self.form == NumaPlaces::ByCapacity { self.compare_by_capacity(there) } else { self.compare_by_gain(there) }
     }
 
-    /// Up to 4.18: what may move or be swapped is looked at for each CPU.
+    /// Compares a CPU up to 4.18, where a move or a swap is decided for each CPU.
     fn compare_by_capacity(&mut self, there: &Candidate) -> Compared {
         let alone = if self.group.is_some() { self.group_gain } else { self.gain };
         let best = self.best.improvement;
@@ -200,7 +200,7 @@ impl Search {
                     return Compared::Passed(Why::NoCapacity);
                 }
             }
-            // Where each CPU has one task loads say nothing.
+            // If each CPU has one task, loads say nothing.
             Some(other) if gain > best && self.beside == 1 && other.beside == 1 => {
                 self.best = Best { cpu: Some(there.cpu), swap, improvement: gain };
                 return Compared::Swap { stops: false };
@@ -209,7 +209,7 @@ impl Search {
         }
         let (from, to) = (self.from.load - self.task_load, self.to.load + self.task_load);
         if alone > gain && alone > best && !self.exceeds_threshold(from, to) {
-            // A little less, so that a CPU that idles is better.
+            // A little less, so that an idle CPU is better.
             self.best = Best { cpu: Some(there.cpu), swap: None, improvement: alone - 1 };
             return Compared::Move { stops: false };
         }
@@ -228,7 +228,7 @@ impl Search {
         Compared::Move { stops: false }
     }
 
-    /// Since 4.19.
+    /// Compares a CPU since 4.19.
     fn compare_by_gain(&mut self, there: &Candidate) -> Compared {
         let alone = if self.group.is_some() { self.group_gain } else { self.gain };
         let Some(other) = there.running else {
@@ -280,7 +280,7 @@ impl Search {
         Compared::Swap { stops: heeds_homes && !self.may_move && goes_home }
     }
 
-    /// A move: to the node's idle CPU, if it has one, else to the one that is looked at.
+    /// Chooses a move: to the node's idle CPU, if it has one, else to the one that is compared.
     fn take_idle(&mut self, cpu: CpuId, improvement: i64) -> Compared {
         self.best = Best { cpu: Some(self.to.idle.unwrap_or(cpu)), swap: None, improvement };
         Compared::Move { stops: self.form == NumaPlaces::ByRoom && self.to.idle.is_some() }
@@ -294,7 +294,7 @@ mod tests {
     const HOME: NodeId = NodeId(0);
     const THERE: NodeId = NodeId(1);
 
-    /// Two nodes of two CPUs, each of which has so many tasks that always run.
+    /// Two nodes of two CPUs, each with this number of tasks that always run.
     fn search(form: NumaPlaces, running: [usize; 2], gains: (i64, i64)) -> Search {
         let node = |running: usize| NodeStats {
             load: 1024 * i64::try_from(running).unwrap(),
@@ -350,11 +350,11 @@ mod tests {
 
     #[test]
     fn a_task_may_move_where_that_leaves_no_imbalance() {
-        // 5.7 and later: one more than the other node is allowed for so few tasks.
+        // 5.7 and later: one task more than the other node is allowed for so few tasks.
         for (running, may) in [([2, 0], true), ([1, 0], true), ([1, 1], false), ([2, 1], false), ([3, 1], true)] {
             assert_eq!(search(NumaPlaces::ByRoom, running, (0, 0)).may_move, may, "{running:?}");
         }
-        // From a node that has more to one that is full: by load.
+        // From a node that has more tasks to a full one: by load.
         assert!(search(NumaPlaces::ByRoom, [5, 2], (0, 0)).may_move);
         assert!(!search(NumaPlaces::ByRoom, [2, 2], (0, 0)).may_move);
         // In 4.19 always by load.
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(this.compare(&at(None)), Compared::Passed(Why::NoMove));
         let mut this = search(NumaPlaces::ByImbalance, [2, 0], (-1, 0));
         assert_eq!(this.compare(&at(None)), Compared::Passed(Why::NoMove), "nothing is better than that");
-        // For a task of a group the group counts.
+        // For a task of a group the group's gain counts.
         let mut this = search(NumaPlaces::ByImbalance, [2, 0], (-1, 7));
         this.group = Some(GroupId::nth(0));
         assert_eq!(this.compare(&at(None)), Compared::Move { stops: false });
@@ -387,13 +387,13 @@ mod tests {
         assert_eq!(this.compare(&at(Some(other(-471)))), Compared::Passed(Why::Small), "29 together");
         assert_eq!(this.compare(&at(Some(other(-470)))), Compared::Swap { stops: false });
         assert_eq!(found(&this), (Some(2), Some(9), 30));
-        // The next one has to be better by more than half of that.
+        // The next candidate has to be better by more than half of that.
         assert_eq!(this.compare(&at(Some(other(-455)))), Compared::Passed(Why::Small));
         assert_eq!(this.compare(&at(Some(other(-454)))), Compared::Swap { stops: false });
-        // A lighter one would leave loads further apart.
+        // A lighter task would leave loads further apart.
         let light = Running { load: 100, ..other(400) };
         assert_eq!(this.compare(&at(Some(light))), Compared::Passed(Why::Imbalanced));
-        // One that wants to come is the partner in any case, and ends the search; after it no other one is.
+        // A task that wants to come is the partner in any case, and ends the search; after it no other one is.
         let comes = Running { preferred: Some(HOME), ..other(-490) };
         assert_eq!(this.compare(&at(Some(comes))), Compared::Swap { stops: true });
         assert_eq!(this.compare(&at(Some(other(500)))), Compared::Passed(Why::BestGoesHome));
@@ -442,14 +442,14 @@ mod tests {
         assert_eq!(this.compare(&at(Some(Running { beside: 2, ..other(-450) }))), Compared::Passed(Why::Small));
         let mut this = search(form, [2, 2], (-50, 0));
         assert_eq!(this.compare(&at(Some(other(40)))), Compared::Passed(Why::Small));
-        // An idle CPU, where the node has room or the own one has too much.
+        // An idle CPU, if the node has room or the own one has too much.
         let mut this = search(form, [2, 1], (500, 0));
         assert_eq!(this.compare(&at(None)), Compared::Move { stops: false });
         assert_eq!(found(&this), (Some(3), None, 500));
         let mut this = search(form, [4, 2], (500, 0));
         assert_eq!(this.compare(&at(Some(Running { beside: 2, ..other(-100) }))), Compared::Move { stops: false });
         assert_eq!(found(&this), (Some(2), None, 499));
-        // Loads that are already apart may not come to be more so.
+        // Loads that are already apart may not be moved further apart.
         let mut this = search(form, [1, 3], (500, 0));
         let compared = this.compare(&at(Some(Running { beside: 2, load: 100, ..other(10) })));
         assert_eq!(compared, Compared::Passed(Why::Imbalanced));

@@ -1,6 +1,6 @@
 //! Linux: task_numa_migrate(), update_numa_stats(), migrate_degrades_locality(), kernel/sched/fair.c (v3.16, v4.19, v6.1).
-//! Differs: all of it happens at one instant, so that no two tasks look for CPUs at once; a task that moves does so at the end of
-//! the step in which that was decided, and one that is swapped with it when its CPU has its next turn.
+//! Differs: the whole search happens at one instant, so that no two tasks look for CPUs at once; a task that moves does so at the
+//! end of the step in which that was decided, and its partner in a swap when its CPU has its next turn.
 //!
 //! A task whose memory is elsewhere looks for a CPU there: an idle one, or one whose task gains, or does not lose as much, by
 //! running in its place.
@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl World {
-    /// A task looks for a CPU of the node that it prefers, and for one of others if there is none, or if its group is spread
-    /// over several.
+    /// Looks for a CPU of the node that a task prefers, and of other nodes if there is none, or if its group is spread over
+    /// several.
     pub(super) fn task_numa_migrate(&mut self, id: TaskId, preferred: NodeId, at: Time) {
         let (kernel, cpu) = (self.tasks[id.0 as usize].kernel, self.tasks[id.0 as usize].cpu);
         let mm = &self.kernels[kernel].mm;
@@ -122,12 +122,12 @@ impl World {
         Candidate { cpu: there, node, running: running.filter(|task| !is_ending(task)) }
     }
 
-    /// Is a task on its way to a CPU (`numa_migrate_on`)?
+    /// Whether a task is on its way to a CPU (`numa_migrate_on`).
     pub(super) fn has_coming(&self, cpu: CpuId) -> bool {
         self.tasks.iter().any(|task| task.moves_to == Some(cpu))
     }
 
-    /// `update_numa_stats`; with an idle CPU for a task, where one looks for it.
+    /// The figures of a node (`update_numa_stats`), with an idle CPU for a task that looks for one.
     fn numa_stats(&self, kernel: KernelId, node: NodeId, wanted: Option<TaskId>, at: Time) -> NodeStats {
         let periods = self.kernels[kernel].periods();
         let mut stats = NodeStats::default();
@@ -153,7 +153,7 @@ impl World {
         stats
     }
 
-    /// How many tasks a node may run before loads of nodes have to be alike (`imb_numa_nr`, kernel/sched/topology.c, v6.1).
+    /// Number of tasks that a node may run before loads of nodes have to be alike (`imb_numa_nr`, kernel/sched/topology.c, v6.1).
     fn imb_numa_nr(&self, kernel: KernelId, cpu: CpuId) -> usize {
         let this = &self.kernels[kernel];
         let node = this.mm.memory.node_of_cpu(this.number(cpu));
@@ -164,7 +164,7 @@ impl World {
         of_first_domain.max(1)
     }
 
-    /// A task that is to swap its place leaves it, before its CPU chooses what it runs next. True if it has.
+    /// Takes a task that is to swap its place off its CPU, before that chooses its next task. Returns true if it has.
     pub(crate) fn leave_for_swap(&mut self, cpu: CpuId) -> bool {
         let here = &self.cpus[cpu.0 as usize];
         let Some(running) = here.running.filter(|id| self.tasks[id.0 as usize].moves_to.is_some()) else {
@@ -174,7 +174,7 @@ impl World {
         swaps && self.leave_for_preferred(running, cpu)
     }
 
-    /// Would a task lose by going to another node (`migrate_degrades_locality`)? None where that says nothing.
+    /// Whether a task would lose by going to another node (`migrate_degrades_locality`); none if its faults say nothing.
     pub(super) fn degrades_locality(&self, id: TaskId, (from, to): (CpuId, CpuId), is_idle: bool) -> Option<bool> {
         let kernel = &self.kernels[self.cpus[from.0 as usize].kernel];
         let mm = &kernel.mm;

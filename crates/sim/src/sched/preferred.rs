@@ -17,7 +17,8 @@ use crate::{
 };
 
 impl World {
-    /// A task begins to exist, made by the current one. (One of a new process is made by fork, or by fork and execve.)
+    /// Begins NUMA balancing for a task created by the current one. (A task of a new process is made by fork, or by fork and
+    /// execve.)
     pub(crate) fn begin_to_balance(&mut self, id: TaskId, now: Time) {
         let Self { tasks, kernels, current, .. } = self;
         let task = &tasks[id.0 as usize];
@@ -35,13 +36,13 @@ impl World {
         kernel.mm.numa_begin(ControlId(id.0), (task.space, space), maker);
     }
 
-    /// A task is no more.
+    /// Ends NUMA balancing for a task.
     pub(crate) fn end_to_balance(&mut self, id: TaskId) {
         let kernel = self.tasks[id.0 as usize].kernel;
         self.kernels[kernel].mm.numa_end(ControlId(id.0));
     }
 
-    /// A task comes from one CPU to another.
+    /// Notes that a task has moved from one CPU to another.
     #[inline]
     pub(super) fn moves_between(&mut self, id: TaskId, from: CpuId, to: CpuId) {
         let task = &self.tasks[id.0 as usize];
@@ -57,8 +58,7 @@ impl World {
         }
     }
 
-    /// A task is about to go on: has a tick passed that finds it in user mode, and is it its turn to scan? It does so before it
-    /// goes on.
+    /// Checks, before a task goes on, whether a tick has found it in user mode and its scan is due; if so it scans first.
     pub(crate) fn numa_tick(&mut self, id: TaskId, cpu: CpuId) {
         let (task, now) = (&mut self.tasks[id.0 as usize], self.cpus[cpu.0 as usize].clock);
         let kernel = &mut self.kernels[task.kernel];
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Live tasks of a task's process (`get_nr_threads`).
+    /// Number of live tasks of a task's process (`get_nr_threads`).
     pub(crate) fn threads_of(&self, id: TaskId) -> u64 {
         let own = &self.tasks[id.0 as usize];
         let lives = |task: &&Task| {
@@ -92,7 +92,7 @@ impl World {
         self.tasks.iter().filter(lives).count() as u64
     }
 
-    /// A task prefers a node from now on, which is not that of its CPU: the CPU there that it goes to, if there is one.
+    /// Finds a CPU on the node that a task prefers from now on, if that is not the node of its CPU.
     pub(crate) fn find_preferred_cpu(&mut self, id: TaskId, node: NodeId, at: Time) {
         let task = &self.tasks[id.0 as usize];
         let kernel = &self.kernels[task.kernel];
@@ -115,8 +115,8 @@ impl World {
         kernel.cpus.clone().map(number).filter(move |cpu| kernel.mm.memory.node_of_cpu(kernel.number(*cpu)) == node)
     }
 
-    /// `find_idlest_cpu_node`: of a node's CPUs, the first of those with the least load, unless what runs there is where it wants
-    /// to be, or may run nowhere else.
+    /// The first CPU of a node with the least load, unless its running task is on its preferred node, or may run nowhere else
+    /// (`find_idlest_cpu_node`).
     fn idlest_cpu_of(&self, kernel: KernelId, node: NodeId, at: Time) -> Option<CpuId> {
         let may_be_preempted = |cpu: &CpuId| {
             let Some(running) = self.cpus[cpu.0 as usize].running else { return true };
@@ -128,7 +128,7 @@ impl World {
         self.cpus_of(kernel, node).filter(may_be_preempted).min_by_key(|cpu| self.load(*cpu, at))
     }
 
-    /// `task_numa_find_cpu` as it was posted: a CPU without load ends the search, and is not what it returns.
+    /// `task_numa_find_cpu` as it was posted: a CPU without load ends the search, and is not the result.
     fn numa_find_cpu(&self, id: TaskId, node: NodeId, at: Time) -> Option<CpuId> {
         let task = &self.tasks[id.0 as usize];
         let mut cpus = self.cpus_of(task.kernel, node);
@@ -137,7 +137,7 @@ impl World {
             return Some(first);
         }
         let periods = self.kernels[task.kernel].periods();
-        // target_load by busy_idx: what errs on the side of leaving a CPU alone.
+        // target_load by busy_idx: biased towards leaving a CPU alone.
         let load = |cpu: CpuId| {
             let now = self.load(cpu, at);
             now.max(self.cpus[cpu.0 as usize].delayed(now, at, &periods))
@@ -152,12 +152,12 @@ impl World {
                 found = (there, Some(cpu));
             }
         }
-        // Effective loads are worked out too, and not compared.
+        // The kernel computes effective loads too, and does not compare them.
         found.1
     }
 
-    /// Does where its memory is keep a task where it waits when another CPU looks for one, or let it go though its cache is hot
-    /// (`migrate_improves_locality`, `migrate_degrades_locality`)? None where that says nothing.
+    /// Whether the place of its memory keeps a waiting task where it is when another CPU looks for one, or lets it go though its
+    /// cache is hot (`migrate_improves_locality`, `migrate_degrades_locality`); none if its faults say nothing.
     pub(super) fn numa_holds(
         &self,
         id: TaskId,
@@ -175,7 +175,7 @@ impl World {
         (preferred == node_of(to) && scans < kernel.mm.numa_settle_count()).then_some(false)
     }
 
-    /// The running task of a CPU goes to the one that was found for it (`migration_cpu_stop`). False where it stays.
+    /// Moves the running task of a CPU to the one that was found for it (`migration_cpu_stop`). Returns false if it stays.
     pub(crate) fn leave_for_preferred(&mut self, id: TaskId, cpu: CpuId) -> bool {
         let Some(to) = self.tasks[id.0 as usize].moves_to.take() else { return false };
         let is_ready =
@@ -202,7 +202,7 @@ impl World {
         true
     }
 
-    /// The running task of a CPU waits there from now on, as if it had been preempted.
+    /// Makes the running task of a CPU wait there, as if it had been preempted.
     pub(super) fn put_running(&mut self, id: TaskId, cpu: CpuId) {
         let Self { kernels, cpus, tasks, .. } = self;
         let (here, task) = (&mut cpus[cpu.0 as usize], &mut tasks[id.0 as usize]);

@@ -1,22 +1,21 @@
 //! Linux: kernel/sched/fair.c (v4.1): `select_task_rq_fair` of a task that wakes up, `wake_affine`, `select_idle_sibling`; and
 //! block/blk-softirq.c (v4.1): `__blk_complete_request`: which CPU it is that wakes a task whose disk has answered;
 //! arch/x86/kernel/apic/apic_flat_64.c (v4.1): which one is interrupted.
-//! Differs: from 4.14 on, whose rules compare other things, a task wakes where it ran or beside that. That one will sleep as soon
-//! as it has woken another (`WF_SYNC`) makes no difference here. A kernel thread that waits for a disk wakes where it ran, as by
-//! a timer.
+//! Differs: from 4.14 on, whose rules compare other figures, a task wakes where it ran or beside that. A waker that sleeps right
+//! after (`WF_SYNC`) makes no difference here. A kernel thread that waits for a disk wakes where it ran, as by a timer.
 
 use units::{CpuId, Time};
 
 use super::{domains::number, wakes::Wakes};
 use crate::{ids::TaskId, world::World};
 
-/// Up to so many CPUs are addressed as a set, of which the chipset picks the one to interrupt (`dest_LowestPrio`).
+/// Most CPUs that are addressed as a set, of which the chipset picks the one to interrupt (`dest_LowestPrio`).
 const FLAT: usize = 8;
 
 impl World {
-    /// The CPU on which it is noticed that a disk has done what was asked of it on a CPU: the one that is interrupted, or if the
-    /// two share no cache the one that asked (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`). Assumptions: among equals
-    /// the chipset picks one after the other, and where CPUs are too many to be a set the first is interrupted.
+    /// The CPU on which the end of a disk's request is handled: the one that is interrupted, or if it shares no cache with the
+    /// CPU that sent the request, the latter (`QUEUE_FLAG_SAME_COMP`, the default of `rq_affinity`). Assumptions: among equals
+    /// the chipset picks one after the other, and if CPUs are too many for a set the first is interrupted.
     pub(crate) fn disk_answers(&mut self, asked: CpuId) -> CpuId {
         let kernel = &self.kernels[self.cpus[asked.0 as usize].kernel];
         let set = if kernel.cpus.len() <= FLAT { kernel.cpus.len() } else { 1 };
@@ -25,13 +24,14 @@ impl World {
         if kernel.domains.share_cache(interrupted, asked) { interrupted } else { asked }
     }
 
-    /// A task wakes up another one, or the idle task does whose CPU is interrupted; a timer fires where its task ran last.
+    /// Records that a task wakes another one, or that the idle task of an interrupted CPU does; a timer fires on the CPU where
+    /// its task ran last.
     pub(super) fn note_wake(&mut self, id: TaskId, at: Time) {
         let waker = self.waker.unwrap_or(self.tasks[id.0 as usize].cpu);
         self.wakes_of(waker).record(id, at);
     }
 
-    /// Whom what runs on a CPU now has woken.
+    /// The record of wake-ups of the task that a CPU runs now.
     fn wakes_of(&mut self, cpu: CpuId) -> &mut Wakes {
         let cpu = &mut self.cpus[cpu.0 as usize];
         cpu.running.map_or(&mut cpu.idle_wakes, |task| &mut self.tasks[task.0 as usize].wakes)
@@ -63,8 +63,8 @@ impl World {
         ids.clone().find(is_core_idle).or_else(|| ids.next()).unwrap_or(task.cpu)
     }
 
-    /// Up to 4.13: the CPU that wakes it where that has nothing to do, or much less than the one that it ran on; or an idle one
-    /// beside it.
+    /// Up to 4.13: the CPU that wakes it, if that has nothing to do, or much less than the one that the task ran on; or an idle
+    /// CPU beside it.
     fn select_near(&self, id: TaskId, waker: CpuId, at: Time) -> CpuId {
         let kernel = self.tasks[id.0 as usize].kernel;
         let task = &self.tasks[id.0 as usize];
@@ -81,8 +81,8 @@ impl World {
         self.idle_beside(id, target).unwrap_or(target)
     }
 
-    /// A CPU that idles and shares the cache of one that does not: of a core all of whose threads idle, else a thread of its own
-    /// core (`select_idle_sibling`).
+    /// An idle CPU that shares the cache of a busy one: of a wholly idle core, else a thread of the busy one's core
+    /// (`select_idle_sibling`).
     fn idle_beside(&self, id: TaskId, target: CpuId) -> Option<CpuId> {
         let task = &self.tasks[id.0 as usize];
         let domains = &self.kernels[task.kernel].domains;
@@ -94,8 +94,8 @@ impl World {
         of_core.or_else(own).map(|cpu| number(*cpu))
     }
 
-    /// Would a task that wakes up be no worse off where it is woken (`wake_affine`)? Its own load counts there and, as it has
-    /// slept, not where it ran.
+    /// Whether a task that wakes up would be no worse off on the waking CPU (`wake_affine`). Its own load counts there and, as it
+    /// has slept, not where it ran.
     fn is_affine(&self, id: TaskId, waker: CpuId, at: Time) -> bool {
         let kernel = self.tasks[id.0 as usize].kernel;
         let last = self.tasks[id.0 as usize].cpu;
@@ -112,7 +112,7 @@ impl World {
         here == 0 || 100 * (here + self.tasks[id.0 as usize].entity.weight()) <= percent * self.load(last, at)
     }
 
-    /// The load of all that a CPU runs or has waiting at an instant.
+    /// The load of all tasks of a CPU at an instant.
     pub(super) fn load(&self, cpu: CpuId, at: Time) -> u64 {
         let kernel = self.cpus[cpu.0 as usize].kernel;
         self.cpus[cpu.0 as usize].load(&self.tasks, at, &self.kernels[kernel].periods())
@@ -130,8 +130,8 @@ mod tests {
         task::Task,
     };
 
-    /// Four CPUs, of which two each share a cache; one that sleeps, where it ran, and others that have long been on the CPUs
-    /// that are listed.
+    /// Four CPUs, of which two each share a cache; one task that sleeps, where it ran, and others that have long been on the CPUs
+    /// listed.
     fn world(rules: &str, last: u32, others: &[u32]) -> (World, TaskId) {
         world_of(rules, vec![vec![0, 1], vec![2, 3]], last, others)
     }
@@ -161,19 +161,19 @@ mod tests {
         // An interrupt finds its CPU idle.
         assert_eq!(woken_by("v4.1", 1, &[], Some(0)), 0);
         assert_eq!(woken_by("v5.0", 1, &[], Some(0)), 1);
-        // From another cache too.
+        // From a CPU of another cache too.
         assert_eq!(woken_by("v4.1", 2, &[], Some(0)), 0);
-        // Its own timer.
+        // Woken by its own timer.
         assert_eq!(woken_by("v4.1", 1, &[], None), 1);
     }
 
     #[test]
     fn one_that_is_busy_has_only_those_whose_cpu_is_far_busier() {
         assert_eq!(woken_by("v4.1", 2, &[0], Some(0)), 2);
-        // With it there would be two, and 1.12 times as many are two where it ran.
+        // With it there would be two tasks, and 1.12 times as many are two where it ran.
         assert_eq!(woken_by("v4.1", 2, &[0, 1, 2, 2, 3], Some(0)), 0);
         assert_eq!(woken_by("v4.1", 2, &[0, 1, 2, 3], Some(0)), 2);
-        // Beside one that has more there may be one that idles.
+        // Beside a CPU that has more tasks there may be an idle one.
         assert_eq!(woken_by("v4.1", 2, &[0, 2, 2, 3], Some(0)), 1);
         assert_eq!(woken_by("v4.1", 1, &[0, 1], Some(0)), 1);
     }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_disk_has_answered_where_it_interrupts_or_beyond_its_cache_where_it_was_asked() {
         let (mut world, _) = world("v4.1", 0, &[]);
-        // The first CPU is interrupted, the second, and so on.
+        // The first CPU is interrupted, then the second, and so on.
         for asked_and_told in [[0, 0], [0, 1], [0, 0], [1, 1], [2, 2], [3, 3], [3, 2], [2, 3]] {
             let [asked, told] = asked_and_told.map(CpuId);
             assert_eq!(world.disk_answers(asked), told);
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn one_that_wakes_has_an_idle_core_before_an_idle_thread_of_its_own() {
         for rules in ["v4.1", "v5.0"] {
-            // The task that wakes ran on CPU 0, where another one runs now.
+            // The waking task ran on CPU 0, where another one runs now.
             let mut world = threads(rules, &[0]);
             let id = TaskId(1);
             assert!([1, 5].contains(&world.select_cpu(id, Time(1)).0), "{rules}: the other core of its node");
@@ -260,7 +260,7 @@ mod tests {
             world.tasks.push(Task::new(cpu, Vec::new(), (HOST, NO_SPACE), Nice::default()));
             world.wake(id, Time(0), Enqueue::New);
         }
-        // Of cores that all idle another one than that of the group's first CPU is the idlest.
+        // Among cores that are all idle, another one than that of the group's first CPU is the idlest.
         assert_eq!(given, [3, 1, 2, 4]);
     }
 }

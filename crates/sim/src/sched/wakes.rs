@@ -1,20 +1,20 @@
-//! Linux: `record_wakee` and `wake_wide`, kernel/sched/fair.c (v4.1): whom a task has woken.
+//! Linux: `record_wakee` and `wake_wide`, kernel/sched/fair.c (v4.1): a task's record of the tasks that it has woken.
 
 use units::{Picos, Time};
 
 use crate::ids::TaskId;
 
-/// How often a task halves what it knows of whom it has woken (`HZ` in `record_wakee`).
+/// Time after which a task halves its record of wake-ups (`HZ` in `record_wakee`).
 pub(super) const FORGETS: Picos = Picos::from_micros(1_000_000);
 
-/// Whom a task has woken.
+/// A task's record of the tasks that it has woken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wakes {
-    /// The last one (`last_wakee`).
+    /// The task that was woken last (`last_wakee`).
     pub(super) last: Option<TaskId>,
-    /// How often that was another one than before (`wakee_flips`).
+    /// Number of times that this was another task than before (`wakee_flips`).
     pub(super) flips: u64,
-    /// When that was last halved (`wakee_flip_decay_ts`).
+    /// When `flips` was last halved (`wakee_flip_decay_ts`).
     pub(super) halved: Time,
 }
 
@@ -30,8 +30,8 @@ impl Wakes {
         }
     }
 
-    /// Does who has woken these wake so many more others than a task that it wakes that this one stays where it is?
-    /// (`wake_wide`, by how many CPUs share a cache.)
+    /// Whether the waker wakes many more other tasks than the wakee does, so that the wakee stays where it is
+    /// (`wake_wide`); `sharing` is the number of CPUs that share a cache.
     pub(super) fn is_wide(&self, wakee: &Self, sharing: u64) -> bool {
         wakee.flips > sharing && self.flips > sharing * wakee.flips
     }

@@ -1,5 +1,5 @@
 //! Linux: sched_setaffinity() in kernel/sched/core.c, do_set_mempolicy() in mm/mempolicy.c (v6.1).
-//! Differs: a task that has to leave its CPU does so at once, without a thread that stops it there (`migration_cpu_stop`).
+//! Differs: a task that has to leave its CPU does so at once, without a stopper thread (`migration_cpu_stop`).
 
 use os::{Mempolicy, NumaNode};
 use rules::mempolicy::NodeMask;
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl World {
-    /// The nodes of the current task's kernel, by number, with its own numbers for CPUs.
+    /// The nodes of the current task's kernel, by number, with the kernel's own numbers of CPUs.
     pub(crate) fn numa_nodes(&self) -> Vec<NumaNode> {
         let kernel = self.own_kernel();
         let cpus = || kernel.cpu_ids().map(|cpu| kernel.number(cpu));
@@ -26,7 +26,7 @@ impl World {
         kernel.mm.memory.node_ids().into_iter().map(node).collect()
     }
 
-    /// From `at` on, the current task runs on these CPUs only. Where it may not stay, it goes to another one.
+    /// Limits the current task to these CPUs from `at` on. If it may not stay, it goes to another one.
     pub(crate) fn set_affinity(&mut self, id: TaskId, cpus: &[CpuId], at: Time) -> TaskState {
         let kernel = self.own_kernel();
         let is_named = |cpu: &CpuId| cpus.contains(&kernel.number(*cpu));
@@ -39,13 +39,13 @@ impl World {
         if task.may_run_on(task.cpu) {
             return TaskState::Answered(Answer::Unit(Ok(())));
         }
-        // It leaves its CPU, and what wakes it at the same instant finds it another.
+        // The task leaves its CPU, and its wake-up at the same instant finds it another.
         task.sleeps_until = Some(at);
         self.clock.arm(at, id);
         TaskState::Blocked
     }
 
-    /// The CPU for a task that may not be where it ran last: the first of those with the fewest tasks.
+    /// The CPU for a task that may not run where it ran last: the first of its CPUs with the fewest tasks.
     pub(crate) fn forced_cpu(&self, id: TaskId) -> Option<CpuId> {
         let task = &self.tasks[id.0 as usize];
         if task.may_run_on(task.cpu) {
@@ -54,11 +54,11 @@ impl World {
         task.allowed.iter().copied().min_by_key(|cpu| self.cpus[cpu.0 as usize].tasks())
     }
 
-    /// From now on, pages that the task uses for the first time are where this says.
+    /// Sets the policy for pages that the task uses for the first time from now on.
     pub(crate) fn set_mempolicy(&mut self, id: TaskId, policy: &Mempolicy) -> TaskState {
         let known = self.numa_nodes();
         let has_memory = |node: &NodeId| known.iter().any(|known| known.id == *node && known.has_memory());
-        // Of a set, those without memory do not count (`mpol_set_nodemask`); there must be another.
+        // Nodes of a set without memory do not count (`mpol_set_nodemask`); there must be another.
         let mask = |nodes: &[NodeId]| {
             let mask = NodeMask::of(nodes.iter().copied().filter(has_memory));
             (!mask.is_empty()).then_some(mask)

@@ -1,5 +1,5 @@
-//! The user halves of tasks: futures, polled in the world's order on one thread. There is nothing to wake: the world knows
-//! who can run.
+//! The user halves of tasks: futures, polled in the world's order on one thread. There are no wakers: the world knows
+//! which tasks can run.
 
 use std::{
     cell::RefCell,
@@ -16,14 +16,14 @@ use crate::{
 /// The user half of a task.
 pub(crate) type UserHalf = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The future of a process entry: its result as JSON, or why there is none.
+/// The future of a process entry: its result as JSON, or the reason why there is none.
 pub type EntryFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>>>>;
 
 /// Finds the entry of a spawned process by name; its parameters are JSON.
 pub type Entries = fn(&'static str, Vec<u8>) -> EntryFuture;
 
 thread_local! {
-    /// Tasks that were spawned while another one was polled.
+    /// User halves of tasks that were spawned while another one was polled.
     static ADOPTED: RefCell<Vec<(TaskId, UserHalf)>> = const { RefCell::new(Vec::new()) };
     static ENTRIES: RefCell<Option<Entries>> = const { RefCell::new(None) };
 }
@@ -38,10 +38,11 @@ pub(crate) fn entry(name: &'static str, params: Vec<u8>) -> EntryFuture {
     ENTRIES.with_borrow(|entries| entries.expect("a run has its entries")(name, params))
 }
 
-/// Runs `main` as the first task, and everything that it spawns, to the end, or until a guest is lost or nothing gets on.
+/// Runs `main` as the first task, and every task that it spawns, to the end, or until a guest is lost or no task makes
+/// progress.
 ///
 /// # Panics
-/// When tasks wait for each other for ever: that is a bug of the workload, and there is no clock that would end it.
+/// When tasks wait for each other for ever: a bug of the workload, which no clock would end.
 pub(crate) fn run(world: World, entries: Entries, main: UserHalf) -> World {
     world::scoped(world, || {
         let outer = ENTRIES.replace(Some(entries));
@@ -59,7 +60,7 @@ pub(crate) fn run(world: World, entries: Entries, main: UserHalf) -> World {
                     with(World::end_killed);
                     with(World::settle_current);
                     if with(|world| world.guest_lost.is_some()) {
-                        // What others wait for may never come, and nobody asks for it any more.
+                        // Events that others wait for may never come; nobody asks for them any more.
                         halves.clear();
                         break;
                     }

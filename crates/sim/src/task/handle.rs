@@ -1,4 +1,4 @@
-//! `Os` on top of the simulated machine: a handle is nothing but the right to be polled inside a run.
+//! `Os` on top of the simulated machine: a handle is only the right to be polled inside a run.
 
 use std::{
     cell::RefCell,
@@ -22,16 +22,16 @@ use crate::{
     world::{self, with},
 };
 
-/// The simulator's handle on its operating system. All handles are alike: which task asks is known from who is polled.
+/// The simulator's handle on its operating system. All handles are equal: the asking task is the one that is polled.
 #[derive(Clone, Copy, Debug)]
 pub struct Sim;
 
 impl Sim {
-    /// Tasks that the calling one creates from now on begin at this nice level, from -20 to 19 (`setpriority`). Not part of
-    /// [`Os`]: no workload asks for it.
+    /// Sets the nice level, from -20 to 19, with which tasks begin that the calling one creates from now on (`setpriority`).
+    /// Not part of [`Os`]: no workload asks for it.
     ///
     /// # Panics
-    /// When there is no such level.
+    /// When the level is out of range.
     pub fn nice_children(&self, level: i8) {
         with(|world| {
             let current = world.current;
@@ -39,23 +39,23 @@ impl Sim {
         });
     }
 
-    /// Shows memory as it is now. Not part of [`Os`]: only the simulator can.
+    /// Shows the memory manager as it is now. Not part of [`Os`]: only the simulator can.
     pub fn look<T>(&self, at: impl FnOnce(&mm::Mm) -> T) -> T {
         with(|world| at(&world.own_kernel().mm))
     }
 
-    /// Forgets how much memory was free until now ([`crate::Extra::free`]). Not part of [`Os`].
+    /// Restarts the record of free memory ([`crate::Extra::free`]). Not part of [`Os`].
     pub fn watch_free_anew(&self) {
         with(world::World::watch_free_anew);
     }
 
-    /// Fallbacks by kind since the machine was made. Not part of [`Os`], whose counters have sums alone.
+    /// Fallbacks by kind since the machine was made. Not part of [`Os`], whose counters have only sums.
     pub fn extfrag(&self) -> units::ExtfragCounts {
         with(|world| world.own_kernel().counters.extfrag().clone())
     }
 
-    /// User code is made to fault once at every page of a range, as automatic NUMA balancing does it (`change_prot_numa`). Not
-    /// part of [`Os`]: no program asks for it.
+    /// Makes every page of a range hint once, as automatic NUMA balancing does (`change_prot_numa`). Not part of [`Os`]: no
+    /// program asks for it.
     ///
     /// # Errors
     /// None yet.
@@ -64,7 +64,7 @@ impl Sim {
     }
 }
 
-/// A request under way: submits at the first poll, and completes at the one that follows the answer.
+/// A request under way: submitted at the first poll, complete at the poll that follows the answer.
 pub(crate) struct Call(Option<Request>);
 
 impl Call {
@@ -110,11 +110,11 @@ async fn opened(request: FileRequest) -> Result<File, Errno> {
     }
 }
 
-/// The join half of a spawned task.
+/// Waits for the end of a spawned task, and takes its result.
 pub(crate) async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Result<T, Died>>>>) -> Result<T, Died> {
-    // A task that has ended cannot refuse to be joined.
+    // Joining a task that has ended cannot fail.
     let _ = unit(Request::Join(task)).await;
-    // A task that the kernel ended has left nothing.
+    // A task that the kernel ended has left no result.
     slot.take().unwrap_or_else(|| {
         let reason =
             with(|world| world.tasks[task.0 as usize].killed()).expect("a task that ends by itself leaves its result");
@@ -122,7 +122,7 @@ pub(crate) async fn join<T: 'static>(task: TaskId, slot: Rc<RefCell<Option<Resul
     })
 }
 
-/// What another process sent through a pipe.
+/// The result that another process sent through a pipe.
 fn received<T: Wire>(output: Result<Vec<u8>, String>) -> Result<T, Died> {
     let result = output.and_then(|output| {
         serde_json::from_slice(&output).map_err(|error| format!("its result is not readable: {error}"))
@@ -164,7 +164,7 @@ impl Os for Sim {
     }
 
     async fn compute(&self, span: Picos) {
-        // To compute cannot fail.
+        // Computing cannot fail.
         let _ = unit(Request::Compute(span)).await;
     }
 
@@ -403,7 +403,7 @@ impl Os for Sim {
             }
             Some(world.create_task(on, space?))
         });
-        // Through JSON, as on the other targets: what does not cross a pipe there must not cross it here.
+        // Through JSON, as on the other targets: what cannot cross a pipe there must not cross it here.
         let params = serde_json::to_vec(&params).expect("parameters serialise");
         let body = executor::entry(entry, params);
         if let Some(task) = task {

@@ -1,6 +1,6 @@
 //! Linux: __oom_kill_process() in mm/oom_kill.c, and what SIGKILL does to a task in the kernel (v6.1).
-//! Differs: the first task of a run is spared, as it stands for whoever started it, and with it the memory of its process; who
-//! waits for a lock or a device is not woken early.
+//! Differs: the first task of a run is spared, as it stands for the shell that started the benchmark, and so is the memory of
+//! its process; tasks that wait for a lock or a device are not woken early.
 
 use memory::frame::SpaceId;
 use units::{Errno, Time};
@@ -11,11 +11,11 @@ use crate::{
     world::World,
 };
 
-/// The reason that waiters for such a task are told.
+/// The reason that waiters for such a task are given.
 const REASON: &str = "out of memory: killed by signal 9 (SIGKILL)";
 
 impl World {
-    /// Ends the tasks of a process that a kernel's memory manager has chosen.
+    /// Ends the tasks of a process that a kernel's OOM killer has chosen.
     pub(crate) fn oom_kill(&mut self, kernel: KernelId, space: SpaceId, at: Time) {
         self.lose_guest_of(kernel, space, at);
         let is_its = |(_, task): &(u32, &Task)| {
@@ -27,12 +27,13 @@ impl World {
         }
         let main = &self.tasks[MAIN.0 as usize];
         if (main.kernel, main.space) == (kernel, space) {
-            // Its memory stays; nobody shall wait for it.
+            // The first task's memory stays; nobody shall wait for it.
             self.kernels[kernel].mm.spare_from_oom(space);
         }
     }
 
-    /// A task ends at the next point at which the kernel looks for signals; whoever sleeps in user code wakes up.
+    /// Marks a task so that it ends at the next point where the kernel checks for signals; one that sleeps in user code wakes
+    /// up.
     fn kill(&mut self, id: TaskId, at: Time) {
         if id == MAIN {
             return;
@@ -47,7 +48,7 @@ impl World {
         }
     }
 
-    /// Was a task killed, so that its user half never runs again?
+    /// Whether a task was killed, so that its user half never runs again.
     pub(crate) fn is_killed(&self, id: TaskId) -> bool {
         self.tasks[id.0 as usize].is_dying
     }

@@ -44,7 +44,7 @@ pub(crate) enum Operation {
     },
     Munmap {
         range: VmRange,
-        /// Bytes of the range that may be mapped again when it is gone; none before that is known.
+        /// Bytes of the range that may be mapped again once it is unmapped; none before that is known.
         private: Option<Bytes>,
         unmap: Unmap,
         entered: bool,
@@ -54,7 +54,7 @@ pub(crate) enum Operation {
         advice: Advice,
         entered: bool,
     },
-    /// `MADV_DONTNEED`.
+    /// `madvise(MADV_DONTNEED)`.
     Discard {
         range: VmRange,
         unmap: Unmap,
@@ -73,7 +73,7 @@ pub(crate) enum Operation {
     NodeOf {
         range: VmRange,
     },
-    /// Memory is given to a device.
+    /// Pins memory for a device.
     Pin {
         pin: Box<Pin>,
         entered: bool,
@@ -89,12 +89,12 @@ pub(crate) enum Operation {
         fork: Box<Fork>,
         entered: bool,
     },
-    /// On its way back to user mode, the task makes pages hint (`task_numa_work`); then it goes on.
+    /// Makes pages hint on the way back to user mode (`task_numa_work`); then the task goes on with `then`.
     Scan {
         work: Box<ScanWork>,
         then: Box<Operation>,
     },
-    /// The last task of a process has ended.
+    /// Unmaps everything after the last task of a process has ended.
     Exit(Unmap),
 }
 
@@ -105,19 +105,19 @@ pub(crate) enum Progress {
     /// The operation sleeps.
     Block(Wait),
     Done(Answer),
-    /// A child has the memory of the calling process. (In a box: every step has a progress, and few are this one.)
+    /// A child has the memory of the calling process. (Boxed: every step has a progress, and few are this one.)
     Forked(Box<AddressSpace>),
-    /// Nothing is left of the address space but its root.
+    /// The address space is empty but for its root table.
     Exited,
-    /// The kernel ends the task; the text says why.
+    /// The kernel ends the task for this reason.
     Killed(&'static str),
 }
 
-/// The task that asks for an operation.
+/// The task that requests an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub(crate) task: TaskId,
-    /// When it asks.
+    /// When it makes the request.
     pub(crate) at: Time,
     pub(crate) ticks: Ticks,
     pub(crate) policy: Mempolicy,
@@ -164,21 +164,21 @@ impl Operation {
         }
     }
 
-    /// The end of a process's last task.
+    /// The operation at the end of a process's last task.
     pub(crate) fn exit() -> Self {
         Self::Exit(Unmap::everything())
     }
 
-    /// How the lock of the address space must be held for a step, if at all: where VMAs have locks of their own, a fault in
-    /// one that has anonymous pages already needs no other. (A fault in flight looks again whether its VMA is there, so that
-    /// nobody has to wait for it.)
+    /// How the mmap lock must be held for a step, if at all. If VMAs have locks of their own, a fault in a VMA that already
+    /// has anonymous pages needs no other. (A fault checks in each step whether its VMA is still there, so that nobody has
+    /// to wait for it.)
     #[inline]
     pub(crate) fn needs(&self, space: &AddressSpace, rules: &Variant) -> Option<Mode> {
         match self {
             Self::Mmap { .. } | Self::Munmap { .. } | Self::Madvise { .. } | Self::Fork { .. } | Self::Exit(_) => {
                 Some(Mode::Write)
             }
-            // What a file's pages lose of their mappings, they lose under locks of their own.
+            // Pages of a file are unmapped under locks of their own.
             Self::File { .. } | Self::Compute { .. } => None,
             Self::Touch(touch) => Self::touch_needs(touch, space, rules),
             Self::Access { accesses, .. } if !accesses.is_in_fault() => None,
@@ -193,13 +193,13 @@ impl Operation {
         }
     }
 
-    /// The lock that user code needs, by the same rule.
+    /// The lock that user code needs for its accesses, by that rule.
     #[inline]
     pub(crate) fn touch_needs(touch: &Touch, space: &AddressSpace, rules: &Variant) -> Option<Mode> {
         if rules.vma_locks && touch.has_tied_vma(space) { None } else { Some(Mode::Read) }
     }
 
-    /// Are the mappings gone that it was about, so that readers may see what is left?
+    /// Whether the VMAs of the operation are removed, so that readers may run beside the rest of it.
     pub(crate) fn is_downgraded(&self) -> bool {
         matches!(self, Self::Munmap { unmap, .. } if unmap.is_detached())
     }
@@ -211,19 +211,19 @@ impl Operation {
             Self::Access { accesses, .. } => accesses.left(),
             Self::Pin { pin, .. } => pin.left(),
             Self::Compute { left, .. } => left.as_nanos(),
-            // How many pages are there is not known before they are found.
+            // The number of pages is not known before they are found.
             Self::Munmap { unmap, .. } | Self::Discard { unmap, .. } if unmap.has_pages_left() => u64::from(u32::MAX),
             Self::Scan { then, .. } => then.left(),
             _ => 0,
         }
     }
 
-    /// Is it user code with its faults?
+    /// Whether the operation is user code with its faults.
     pub(crate) fn is_touch(&self) -> bool {
         matches!(self, Self::Touch(_))
     }
 
-    /// Is it user code inside of a fault?
+    /// Whether the operation is user code inside of a fault.
     pub(crate) fn is_in_fault(&self) -> bool {
         match self {
             Self::Touch(touch) => touch.is_in_fault(),
@@ -233,7 +233,7 @@ impl Operation {
         }
     }
 
-    /// Whether the lock stays held until the next step.
+    /// Whether the mmap lock stays held until the next step.
     pub(crate) fn keeps_lock(&self) -> bool {
         match self {
             Self::Munmap { .. }
@@ -254,12 +254,13 @@ impl Operation {
         }
     }
 
-    /// May the kernel end the task between two steps? munmap looks for no signal: who is killed in it ends afterwards.
+    /// Whether the kernel may end the task between two steps. munmap checks for no signal: a task that is killed in it ends
+    /// afterwards.
     pub(crate) fn may_be_killed(&self) -> bool {
         !matches!(self, Self::Munmap { entered: true, .. } | Self::Discard { entered: true, .. } | Self::Exit(_))
     }
 
-    /// Goes on, at most up to `horizon` where the operation is a long one. `left`: bytes that may still be mapped.
+    /// Takes a step, at most up to `horizon` if the operation is a long one. `left`: bytes that may still be mapped.
     #[inline]
     pub(crate) fn step(
         &mut self,
@@ -302,7 +303,7 @@ impl Operation {
             Self::Munmap { range, private, unmap, entered } => {
                 enter(cx, entered);
                 let private = *private.get_or_insert_with(|| private_part(space, *range));
-                // Somebody waits until readers are let in.
+                // A task waits until readers are let in.
                 let is_short = !unmap.is_detached() && cx.is_over(horizon);
                 let step = if is_short { unmap.begin(mm, space, cx) } else { unmap.step(mm, space, cx, horizon) };
                 let Some(result) = unmapped(step) else { return Progress::More };
@@ -345,7 +346,7 @@ impl Operation {
         }
     }
 
-    /// Is it in user mode, where a tick finds it?
+    /// Whether the task is in user mode, where a tick finds it.
     #[inline]
     pub(crate) fn is_in_user_mode(&self) -> bool {
         match self {
@@ -356,7 +357,7 @@ impl Operation {
         }
     }
 
-    /// The task makes pages hint before it goes on.
+    /// Makes the task scan before it goes on with this operation.
     pub(crate) fn after(self, work: ScanWork) -> Self {
         Self::Scan { work: Box::new(work), then: Box::new(self) }
     }
@@ -370,7 +371,7 @@ impl Operation {
         Progress::More
     }
 
-    /// Is it in a hinting fault that has pages to move, for which it needs all address spaces?
+    /// Whether the operation is in a hinting fault that has pages to move, which needs all address spaces.
     #[inline]
     pub(crate) fn is_moving(&self) -> bool {
         match self {
@@ -380,7 +381,7 @@ impl Operation {
         }
     }
 
-    /// Goes on with that.
+    /// Takes a step of moving these pages.
     #[inline(never)]
     pub(crate) fn step_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>, id: SpaceId) -> Progress {
         let step = match self {
@@ -391,7 +392,7 @@ impl Operation {
         progress_of(step)
     }
 
-    /// Leaves those pages where they are, before the operation is aborted.
+    /// Leaves the pages that were to move where they are, before the operation is aborted.
     pub(crate) fn abort_moving(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>) {
         match self {
             Self::Touch(touch) => touch.abort_moving(mm, spaces, cx),
@@ -400,7 +401,7 @@ impl Operation {
         }
     }
 
-    /// Takes a step of an operation that goes through memory, again and again or to pin it, or makes it hint.
+    /// Takes a step of an operation that accesses memory again and again, pins it, or makes it hint.
     fn step_access(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         match self {
             Self::Scan { .. } => self.step_scan(mm, space, cx, horizon),
@@ -439,7 +440,7 @@ impl Operation {
         }
     }
 
-    /// A step of one on files, which works on all memory.
+    /// Takes a step of a file operation, which needs all address spaces.
     #[inline(never)]
     pub(crate) fn step_file(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx<'_>, horizon: Time) -> Progress {
         let Self::File { operation, entered } = self else { unreachable!("it works on one address space") };
@@ -470,7 +471,7 @@ impl Operation {
         }
     }
 
-    /// The child that is being made, if it is a fork.
+    /// The child of a fork that is under way.
     pub(crate) fn child(&self) -> Option<&AddressSpace> {
         match self {
             Self::Fork { fork, .. } => fork.child(),
@@ -478,7 +479,7 @@ impl Operation {
         }
     }
 
-    /// Frees what an operation that will not go on holds.
+    /// Frees what an operation holds that will not go on.
     pub(crate) fn abort(&mut self, mm: &mut Mm, space: &mut AddressSpace, cx: &mut Cx<'_>) {
         match self {
             Self::Touch(touch) => touch.abort(mm, space, cx),
@@ -511,7 +512,7 @@ pub(crate) fn progress_of(step: Step<FaultDone>) -> Progress {
     }
 }
 
-/// The result of unmapping, once nothing is left to unmap.
+/// The result of unmapping, once everything is unmapped.
 fn unmapped(step: Step<Result<(), Errno>>) -> Option<Result<(), Errno>> {
     match step {
         Step::More => None,
@@ -520,7 +521,7 @@ fn unmapped(step: Step<Result<(), Errno>>) -> Option<Result<(), Errno>> {
     }
 }
 
-/// Enters the kernel, unless the step is taken again.
+/// Charges the entry into the kernel, unless the step is taken again.
 fn enter(cx: &mut Cx<'_>, entered: &mut bool) {
     if !std::mem::replace(entered, true) {
         cx.work(Work::SystemCall, 1);
@@ -550,7 +551,7 @@ fn map(
     Ok(VmRange { start: VirtAddr(range.start.0 * Bytes::PAGE.0), len })
 }
 
-/// Bytes of a range that are mapped as the process's own.
+/// Bytes of a range in private mappings.
 fn private_part(space: &AddressSpace, range: VmRange) -> Bytes {
     let shared = space.vmas.overlapping(pages(range)).filter(|vma| vma.file.is_some_and(|file| file.is_shared));
     let of = |vma: &mm::space::vma::Vma| {
@@ -560,7 +561,7 @@ fn private_part(space: &AddressSpace, range: VmRange) -> Bytes {
     Bytes(range.len.0.saturating_sub(shared.map(of).sum()))
 }
 
-/// Each task has an order of its own where it is random, and a new one each time that it goes through parts of a range.
+/// The accesses of a task. A random order is the task's own, and a new one each time that it accesses parts of a range.
 fn accesses(runs: Runs, pattern: Pattern, amount: Amount, by: &Asker) -> Accesses {
     let pattern = match pattern {
         Pattern::Sweep => cost::Pattern::Sweep,

@@ -1,7 +1,7 @@
 //! Linux: none; the programs that a machine's system starts while a benchmark runs.
 //!
-//! mmtests looks at the machine as long as a benchmark runs (monitors/watch-proc-vmstat.sh, read for behaviour): a shell that
-//! starts date(1), cat(1) and sleep(1) every ten seconds. Nobody maps their files in between, so that they are not in memory
+//! mmtests monitors the machine as long as a benchmark runs (monitors/watch-proc-vmstat.sh, read for behaviour): a shell
+//! starts date(1), cat(1) and sleep(1) every ten seconds. Nothing maps their files in between, so that they are not in memory
 //! when caches were dropped, or when reclaim has taken them, and are read from the disk again.
 
 use std::{cell::Cell, rc::Rc};
@@ -15,17 +15,17 @@ use crate::{
     draw::{Draws, Purpose},
 };
 
-/// How often they are started (`MONITOR_UPDATE_FREQUENCY`, configs of mmtests).
+/// Time between two starts of the programs (`MONITOR_UPDATE_FREQUENCY`, configs of mmtests).
 const EVERY: Picos = Picos::from_secs(10);
-/// One is read with one major fault, and ahead from there on.
+/// Size of one program's file, which is read with one major fault, and read-ahead from there on.
 const FILE: Frames = System::PROGRAM;
-/// The heap of who starts them: large enough for a huge page, so that khugepaged has had something to look at for long.
+/// The heap of the shell: large enough for a huge page, so that khugepaged had something to scan for long.
 const HEAP: Bytes = Bytes::mib(4);
-/// Base pages that they have of their own, all together: so many faults bash 5.2 and those three take each time.
+/// Anonymous base pages of the programs, all together: the number of faults that bash 5.2 and those three take each time.
 const OWN: Frames = Frames(400);
 
-/// Runs `main` beside programs with files of this size. They were started before, when is drawn: it decides how long after
-/// the first instant they and khugepaged are awake again.
+/// Runs `main` beside programs with files of this size. They were started before; a draw decides when, and so how long after
+/// the first instant they and khugepaged are next awake.
 pub(crate) async fn beside<T>(os: Sim, size: Frames, draws: Draws, main: impl AsyncFnOnce(Sim) -> T) -> T {
     let count = size.0 / FILE.0;
     if count == 0 {
@@ -34,13 +34,13 @@ pub(crate) async fn beside<T>(os: Sim, size: Frames, draws: Draws, main: impl As
     install(&os, count).await.expect("nothing else has taken the disk");
     let is_over = Rc::new(Cell::new(false));
     let asks = Rc::clone(&is_over);
-    // Bound: the run ends.
+    // Bound: the end of the run.
     let again_and_again = async move |os: Sim| {
         if let Ok(heap) = os.mmap(HEAP, MapSpec::Anonymous).await {
             let _ = os.store(heap, Bytes::HUGE_PAGE).await;
         }
         while !asks.get() {
-            // Where memory is out, it is the benchmark's matter.
+            // If memory is out, that is for the benchmark to report.
             let _ = start(&os, count).await;
             os.sleep(EVERY).await;
         }
@@ -49,7 +49,7 @@ pub(crate) async fn beside<T>(os: Sim, size: Frames, draws: Draws, main: impl As
     os.sleep(Picos(draws.below(EVERY.0, 0, Purpose::ProgramsPhase, 0))).await;
     let result = main(os).await;
     is_over.set(true);
-    // It may have been killed.
+    // The task may have been killed.
     let _ = system.await;
     result
 }
@@ -68,7 +68,7 @@ async fn install(os: &Sim, count: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Each is mapped, read and unmapped.
+/// Maps, reads and unmaps each program's file.
 async fn start(os: &Sim, count: u64) -> Result<(), Errno> {
     for program in 0..count {
         let file = os.open(&name(program)).await?;
@@ -80,7 +80,7 @@ async fn start(os: &Sim, count: u64) -> Result<(), Errno> {
     with_mapping(os, OWN, MapSpec::Anonymous, async |own| os.store(own, Bytes::PAGE).await).await
 }
 
-/// The mapping goes, whatever comes of what it was for.
+/// Runs `body` with a mapping, and unmaps it in any case.
 async fn with_mapping(
     os: &Sim,
     len: Frames,

@@ -1,12 +1,12 @@
-//! Free memory of the simulated machine over a whole run, whether or not anyone asks for samples: least, and mean over time.
+//! Free memory of the simulated machine over a whole run, whether or not samples are asked for: minimum, and mean over time.
 //!
-//! Looks are at instants of virtual time, as [samples](super::sampler) are: free memory is the same with and without those.
+//! Looks are at instants of virtual time, as [samples](super::sampler) are, and do not depend on whether samples are taken.
 
 use units::{Frames, Picos, Time};
 
-/// The first looks are so far apart.
+/// Time between the first looks.
 const EVERY: Picos = Picos(100_000_000);
-/// After so many looks the next ones are twice as far apart: a week takes as many as a second.
+/// After this number of looks the time between two is doubled: a week takes as many looks as a second.
 const LOOKS: u32 = 8192;
 
 /// Looks at free memory.
@@ -15,11 +15,11 @@ pub(crate) struct FreeWatch {
     every: Picos,
     /// The next look.
     pub(crate) due: Time,
-    /// Looks that were this far apart.
+    /// Number of looks at the present distance.
     looks: u32,
     /// When the watch began.
     start: Time,
-    /// When it was looked last, and what was free then.
+    /// Time of the last look, and the free frames at that time.
     last: Option<(Time, Frames)>,
     least: Frames,
     /// Free frames times picoseconds.
@@ -47,7 +47,7 @@ impl FreeWatch {
         Self { every: EVERY, due: start, looks: 0, start, last: None, least: Frames(u64::MAX), area: 0 }
     }
 
-    /// Looks at an instant, which is due, and says when to look again.
+    /// Looks at an instant, when a look is due, and sets when the next one is.
     pub(crate) fn look(&mut self, at: Time, free: Frames) {
         self.see(at, free);
         self.looks += 1;
@@ -66,7 +66,7 @@ impl FreeWatch {
         self.least = Frames(self.least.0.min(free.0));
     }
 
-    /// All that was seen, up to the end.
+    /// Minimum and mean of the whole watch, up to the end.
     pub(crate) fn end(mut self, at: Time, free: Frames) -> Free {
         self.see(at, free);
         let span = u128::from(at.since(self.start).0);

@@ -1,6 +1,6 @@
-//! Linux: kernel/hung_task.c (v6.1) warns of a task that has not run for 120 s; a kernel that goes round and round says nothing.
-//! Differs: a run in which no task gets on comes to an end. Its bounds count turns and virtual time, and so are the same on
-//! every host. Until one is reached a turn pays three comparisons; what is told of the last turns is looked up from then on.
+//! Linux: kernel/hung_task.c (v6.1) warns of a task that has not run for 120 s; a kernel that loops for ever says nothing.
+//! Differs: a run in which no task makes progress is ended. The bounds count turns and virtual time, and so are equal on every
+//! host. Until one is reached a turn pays three comparisons; the last turns are recorded from then on.
 
 use std::fmt;
 
@@ -19,35 +19,35 @@ use crate::{
 pub struct Bounds {
     /// Turns in a row after which virtual time must have moved.
     pub still: u64,
-    /// Turns in a row after which some task must have got on, unless one sleeps.
+    /// Turns in a row after which some task must have made progress, unless a task sleeps.
     pub vain: u64,
-    /// Virtual time after which some task must have got on, beyond the time that tasks have said that they sleep.
+    /// Virtual time after which some task must have made progress, beyond the time for which tasks asked to sleep.
     pub span: Picos,
 }
 
 impl Default for Bounds {
-    /// Far above what experiments reach that come with the program; the span is `kernel.hung_task_timeout_secs`
+    /// Far above what the built-in experiments reach; the span is `kernel.hung_task_timeout_secs`
     /// (Documentation/admin-guide/sysctl/kernel.rst).
     fn default() -> Self {
         Self { still: 1 << 24, vain: 1 << 25, span: Picos::from_secs(120) }
     }
 }
 
-/// Turns that are told of.
+/// Number of last turns that are reported.
 const EVENTS: usize = 10;
-/// Tasks that are told of.
+/// Most tasks that are reported.
 const TASKS: usize = 16;
 
 /// The bound that a run has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// So many turns, and virtual time has not moved.
+    /// This number of turns in which virtual time has not moved.
     Still(u64),
-    /// So many turns and so much virtual time, and no task has got on.
+    /// This number of turns and this virtual time in which no task has made progress.
     Vain(u64, Picos),
 }
 
-/// A run that would never end: why, and what all that is in it waits for.
+/// A run that would never end: the bound that it reached, and what its tasks wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Livelock {
     /// The bound.
@@ -89,7 +89,8 @@ impl fmt::Display for Livelock {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watchdog {
     pub(crate) bounds: Bounds,
-    /// The last instant at which a task got on: its user half ran, or a step of its operation did more than wait for memory.
+    /// The last instant at which a task made progress: its user half ran, or a step of its operation did more than wait for
+    /// memory.
     pub(crate) progressed: Time,
     /// The turns since a bound was reached.
     events: Vec<String>,
@@ -172,7 +173,7 @@ impl World {
         format!("{name}{}", of_guest(task.kernel))
     }
 
-    /// The work of a task, and what it waits for.
+    /// What a task is doing, and what it waits for.
     fn doing(&self, id: TaskId) -> String {
         let task = &self.tasks[id.0 as usize];
         let lock = || format!("the mmap lock of process {} since {}", task.lock_of.0, instant(task.lock_since));

@@ -1,57 +1,57 @@
-//! The map of physical memory over time: what each pageblock is used for, with every sample.
+//! The map of physical memory over time: the use of each pageblock, with every sample.
 //!
-//! The memory manager keeps no counts by pageblock, but while it is watched it notes in which ones frames become something else:
-//! a look walks the frames of those. Only what differs from the sample before is kept.
+//! The memory manager keeps no counts by pageblock, but while it is watched it marks pageblocks with frames that change: a look
+//! walks the frames of those. Only differences from the sample before are kept.
 
 use memory::pageblock::MigrateType;
 use mm::{Band, BlockUse, Mm, ZoneCompaction};
 use units::{BlockCell, Pfn};
 
-/// A map has at most so many cells: those of 32 GiB, one for each pageblock. Of larger memory some share a cell.
+/// Most cells of a map: those of 32 GiB, one for each pageblock. In larger memory several pageblocks share a cell.
 pub const CELLS_MAX: u32 = 16_384;
 
 /// The map of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSamples {
-    /// A pageblock has 2 to this many frames.
+    /// log2 of the frames in a pageblock.
     pub pageblock_order: u8,
-    /// Pageblocks of a cell: a power of two. No cell is in two bands; the last one of a band may have fewer.
+    /// Pageblocks of a cell: a power of two. No cell is in two bands; the last cell of a band may have fewer.
     pub group: u32,
     /// Zones, in the order of addresses.
     pub bands: Vec<Band>,
-    /// One for each sample of the series.
+    /// One sample of the map for each sample of the series.
     pub samples: Vec<MapSample>,
 }
 
-/// The difference of one sample from the one before; of the first from cells that are all zeros.
+/// The difference of a sample from the one before; for the first sample from cells of zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapSample {
-    /// Cells that have changed, by their place, with what they are now.
+    /// Changed cells: their index, and their new contents.
     pub changed: Vec<(u32, [u8; 2])>,
-    /// Of each band, how far compaction of its zone has come.
+    /// For each band, the state of compaction in its zone.
     pub compaction: Vec<ZoneCompaction>,
 }
 
-/// Takes the map.
+/// Takes samples of the map.
 #[derive(Clone, Debug)]
 pub(crate) struct MapSampler {
     map: MapSamples,
-    /// Pageblocks as the last look has seen them, band by band.
+    /// The use of each pageblock at the last look, band by band.
     uses: Vec<BlockUse>,
-    /// The cells of the last look.
+    /// The cells at the last look.
     now: Vec<[u8; 2]>,
-    /// The differences that the last look has found.
+    /// The differences found by the last look.
     found: MapSample,
 }
 
 impl MapSampler {
-    /// One that watches the memory of `mm` from now on.
+    /// A sampler that watches the memory of `mm` from now on.
     pub(crate) fn new(mm: &mut Mm) -> Self {
         mm.memory.frames.watch();
         let bands = mm.bands();
         let cells = |group: u32| bands.iter().map(|band| band.blocks.div_ceil(group)).sum::<u32>();
         let mut group = 1;
-        // Bound: the bits of a number; each band has at least one cell, and there are few.
+        // Bound: the bits of a number; each band has at least one cell, and there are few bands.
         while cells(group) > CELLS_MAX {
             group *= 2;
         }
@@ -61,7 +61,7 @@ impl MapSampler {
         Self { uses: blocks.map(|block| mm.block_use(block)).collect(), map, now, found: MapSample::default() }
     }
 
-    /// The map of one moment.
+    /// The map at one instant.
     pub(crate) fn of(mm: &mut Mm) -> MapSamples {
         let mut sampler = Self::new(mm);
         sampler.look(mm);
@@ -69,7 +69,7 @@ impl MapSampler {
         sampler.finish(mm)
     }
 
-    /// Looks at all memory.
+    /// Looks at all changed pageblocks.
     pub(crate) fn look(&mut self, mm: &mut Mm) {
         let Self { map: MapSamples { group, bands, .. }, uses, now, found } = self;
         // Each pageblock, and whether a cell ends with it.
@@ -99,16 +99,16 @@ impl MapSampler {
         found.compaction = bands.iter().map(|band| mm.zone_compaction(band.node, band.kind)).collect();
     }
 
-    /// Keeps what the last look has found as a sample. Again, it is one in which nothing has changed.
+    /// Keeps the differences of the last look as a sample. A second call keeps a sample without differences.
     pub(crate) fn keep(&mut self) {
         let compaction = self.found.compaction.clone();
         self.map.samples.push(MapSample { changed: std::mem::take(&mut self.found.changed), compaction });
     }
 
-    /// The map of a run that is over.
+    /// The map of a run that has ended.
     ///
     /// # Panics
-    /// When a pageblock is not as it was seen last, and nothing was noted.
+    /// When a pageblock has changed since the last look without having been marked.
     pub(crate) fn finish(self, mm: &mut Mm) -> MapSamples {
         let blocks = self.map.bands.iter().flat_map(|band| band.first..band.first + band.blocks);
         for (block, seen) in blocks.zip(&self.uses) {
@@ -121,7 +121,7 @@ impl MapSampler {
     }
 }
 
-/// Pageblocks of one cell so far.
+/// The pageblocks of a cell so far.
 #[derive(Default)]
 struct Cell {
     blocks: u32,

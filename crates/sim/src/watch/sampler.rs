@@ -1,7 +1,7 @@
-//! Samples of what the simulated machine has counted and what is where in its memory, at instants of virtual time.
+//! Samples of the counters and memory of the simulated machine, at instants of virtual time.
 //!
-//! A sample of an instant has what all steps did that began before it, and so may be ahead by one step: that of a CPU which runs
-//! alone goes on to the next timer. No timer is armed for it and no step becomes shorter, so a run is the same with and without.
+//! A sample of an instant includes all steps that began before it, and so may be ahead by one step: a CPU that runs alone goes
+//! on to the next timer. No timer is armed for samples and no step becomes shorter, so a run is the same with and without them.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// More samples than this are not taken, but for the last one.
+/// Most samples that are taken, not counting the last.
 const SAMPLES_MAX: usize = 65_536;
 
 /// The samples of a run.
@@ -28,22 +28,22 @@ pub struct Samples {
     /// Paths of the values: `pgfault`, `node0/nr_free_pages`, `node0/DMA32/free/3`, `node0/DMA32/blocks/Movable`. In a
     /// run with guests a path begins with the kernel: `host/pgfault`, `guest1/node0/nr_free_pages`.
     pub names: Vec<String>,
-    /// Instants, each with a value for every name: the start, multiples of what was asked for, and the end.
+    /// Instants, each with a value for every name: the start, multiples of the sampling time, and the end.
     pub rows: Vec<(Time, Vec<u64>)>,
 }
 
-/// Takes them.
+/// Takes samples.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampler {
     every: Picos,
-    /// The next instant at which something is looked at.
+    /// The next instant at which free memory or a sample is due.
     pub(crate) due: Time,
-    /// The next sample; after all others where nobody has asked.
+    /// When the next sample is due; after all other times if none are asked for.
     next: Time,
     samples: Samples,
-    /// Free memory, which is looked at in any case.
+    /// The watch over free memory, which is always on.
     free: FreeWatch,
-    /// The map of memory, where that was asked for too.
+    /// The map of memory, if it was asked for.
     map: Option<MapSampler>,
 }
 
@@ -56,10 +56,10 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// One that takes samples this far apart.
+    /// A sampler that takes a sample every `every`.
     ///
     /// # Panics
-    /// When that is not at all.
+    /// When `every` is 0.
     pub(crate) fn new(every: Picos) -> Self {
         assert!(every > Picos(0), "time goes on between two samples");
         Self { every, next: Time(0), ..Self::default() }
@@ -73,7 +73,7 @@ impl Sampler {
 }
 
 impl World {
-    /// Before a step that starts at an instant: takes the samples that are due by then.
+    /// Takes the samples that are due, before a step that starts at `start`.
     #[inline]
     pub(crate) fn sample_before(&mut self, start: Time) {
         if start >= self.sampler.due {
@@ -93,7 +93,7 @@ impl World {
         self.sampler.due = self.sampler.free.due.min(self.sampler.next);
     }
 
-    /// Looks at free memory from now on: it says nothing of what was before.
+    /// Restarts the watch over free memory.
     pub(crate) fn watch_free_anew(&mut self) {
         let now = self.latest();
         self.sampler.free = FreeWatch::from(now);
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// All samples of a run that has ended, with one of its end, and the map; none where nobody has asked.
+    /// All samples of a run that has ended, with one of its end, and the map; none if they were not asked for.
     pub(crate) fn end_samples(&mut self) -> (Option<Samples>, Option<MapSamples>) {
         if self.sampler.every == Picos(0) {
             return (None, None);
@@ -146,21 +146,21 @@ impl World {
 }
 
 impl Samples {
-    /// The values of now. Names come with the first sample; later ones have more where events of some kinds are counted for the
-    /// first time, or where a guest has booted meanwhile.
+    /// The present values. Names come with the first sample; later samples have more names when events of further kinds are
+    /// counted for the first time, or a guest has booted.
     fn read(&mut self, kernels: &Kernels) -> Vec<u64> {
         let mut values = Vec::with_capacity(self.names.len());
         for Kernel { counters, mm, .. } in kernels.all() {
             visit(counters, mm, |_, value| values.push(value));
         }
-        // Names only ever come, so as many are the same ones.
+        // Names are only ever added, so an equal number means equal names.
         if values.len() != self.names.len() {
             self.rename(names(kernels));
         }
         values
     }
 
-    /// Takes more names than before, which were 0 in all samples so far.
+    /// Adds names, whose values in all samples so far were 0.
     fn rename(&mut self, names: Vec<String>) {
         let places: Vec<_> = names.iter().map(|name| self.names.iter().position(|known| known == name)).collect();
         for (_, values) in &mut self.rows {
@@ -170,7 +170,7 @@ impl Samples {
     }
 }
 
-/// The names of all that is sampled.
+/// The names of all values that are sampled.
 fn names(kernels: &Kernels) -> Vec<String> {
     let mut names = Vec::new();
     let has_guests = kernels.all().count() > 1;
@@ -186,7 +186,7 @@ fn names(kernels: &Kernels) -> Vec<String> {
     names
 }
 
-/// Everything that is sampled, always in the same order.
+/// Visits every value that is sampled, always in the same order.
 fn visit(counters: &Counters, mm: &Mm, mut tell: impl FnMut(fmt::Arguments<'_>, u64)) {
     let census = mm.census();
     for (event, count) in counters.iter() {

@@ -1,11 +1,11 @@
-//! The log of slow-path operations: what left the fast path, when, and where its time went by cause.
+//! The log of slow-path operations: which operation left the fast path, when, and where its time went by cause.
 //!
 //! An operation is in the log from the end of the step that found too little memory (or went to sleep) until it goes on with
-//! what it wanted: the slow path of one allocation, or a sleep, each fault by itself. A kernel thread is in it from when it
-//! begins to work until it sleeps again. Waiting for the lock of an address space alone is none of this.
+//! what it wanted: the slow path of one allocation, or a sleep, each fault by itself. A kernel thread is in the log from when
+//! it begins to work until it sleeps again. Waiting for the mmap lock alone is not logged.
 //!
-//! Always on: a step on the fast path pays one look. Nothing that is simulated depends on it. Bounded: the longest are kept, of
-//! equal ones those that ended first, and all are counted.
+//! Always on: a step on the fast path pays one check. Nothing that is simulated depends on the log. Bounded: the longest
+//! operations are kept, of equal ones those that ended first, and all are counted.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
@@ -22,13 +22,13 @@ use crate::{
     world::World,
 };
 
-/// Operations that are kept: in a result, some 400 KiB.
+/// Most operations that are kept: some 400 KiB in a result.
 const KEPT_MAX: usize = 4096;
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct What {
-    /// `fault`, the name of a system call, or that of a kernel thread.
+    /// `fault`, the name of a system call, or the name of a kernel thread.
     pub name: &'static str,
     /// The node of a kernel thread that has one.
     pub node: Option<NodeId>,
@@ -56,50 +56,50 @@ impl fmt::Display for What {
 /// One operation of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowOperation {
-    /// When it left the fast path.
+    /// When the operation left the fast path.
     pub start: Time,
     /// The task's number, in the order of creation.
     pub task: u32,
-    /// The CPU that the task was on then.
+    /// The CPU that the task was on at that time.
     pub cpu: CpuId,
     /// The kind of the operation.
     pub what: What,
     /// The page of a fault.
     pub vpn: Option<Vpn>,
-    /// The order of the allocation, where it is about one.
+    /// The order of the allocation, if there is one.
     pub order: Option<Order>,
-    /// Where its time went, which is from its start to its end.
+    /// The time from start to end, by cause.
     pub spent: Spent,
 }
 
-/// How many operations there were of a kind, and the time of all of them.
+/// Number of operations of a kind, and their total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowTotal {
-    /// How many.
+    /// Number of operations.
     pub count: u64,
-    /// Their time.
+    /// Their total time.
     pub time: Picos,
 }
 
-/// All of a run.
+/// The slow operations of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlowOperations {
-    /// The longest, by start, then by task.
+    /// The longest operations, by start, then by task.
     pub longest: Vec<SlowOperation>,
-    /// All there were.
+    /// Totals of all operations, by kind.
     pub totals: BTreeMap<What, SlowTotal>,
 }
 
 /// An operation that is off the fast path.
 #[derive(Clone, Debug)]
 struct Open {
-    /// As it would be logged, but that `spent` is what its task had spent when it left.
+    /// The operation as it will be logged; `spent` is the time that its task had spent when it left the fast path.
     operation: SlowOperation,
-    /// The operation has slept and goes on: since when, and the time that its task had spent by then.
+    /// If the operation has slept and goes on: since when, and the time that its task had spent by then.
     resumed: Option<(Time, Spent)>,
 }
 
-/// Those that are kept, the shortest first; of equal ones, the latest first.
+/// The operations that are kept, the shortest first; of equal ones, the latest first.
 type Kept = BTreeMap<(Picos, Reverse<u64>), Box<SlowOperation>>;
 
 /// The log of a run.
@@ -108,17 +108,17 @@ pub(crate) struct SlowLog {
     open: BTreeMap<TaskId, Box<Open>>,
     kept: Kept,
     totals: BTreeMap<What, SlowTotal>,
-    /// Operations that have ended.
+    /// Number of operations that have ended.
     ended: u64,
 }
 
 impl SlowLog {
-    /// An operation whose task has spent so much by now is over.
+    /// Closes an operation whose task has spent this time by now.
     fn close(&mut self, mut operation: SlowOperation, spent: &Spent) {
         operation.spent = spent.since(&operation.spent);
         let time = operation.spent.total();
         if time == Picos(0) {
-            // A kernel thread that has looked around for free.
+            // A kernel thread has checked for work, and spent no time.
             return;
         }
         let total = self.totals.entry(operation.what).or_default();
@@ -143,7 +143,7 @@ impl SlowLog {
 }
 
 impl World {
-    /// Before a step: an operation that is off the fast path, and neither supplies itself with memory, goes on after a sleep.
+    /// Notes, before a step, that an operation goes on after a sleep, unless it is still on the slow path of an allocation.
     #[inline]
     pub(crate) fn slow_goes_on(&mut self, id: TaskId) {
         let task = &self.tasks[id.0 as usize];
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// After a step: has its operation left the fast path, or come back to it?
+    /// Notes, after a step, whether its operation has left the fast path, or come back to it.
     #[inline]
     pub(crate) fn slow_step(&mut self, id: TaskId, progress: &Progress) {
         let task = &self.tasks[id.0 as usize];
@@ -172,7 +172,7 @@ impl World {
         let (what, vpn) = describe(operation);
         if task.is_slow {
             let open = slow_log.open.get_mut(&id).expect("the task says that it is there");
-            // The fault that has slept may be over, and this another one's trouble.
+            // The fault that has slept may be over, and this may be another one.
             let is_another = open.resumed.is_some() && open.operation.vpn != vpn;
             if is_slow && !is_another {
                 open.resumed = None;
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// A kernel thread works, if it did not before.
+    /// Notes that a kernel thread works, if it did not before.
     #[inline]
     pub(crate) fn slow_daemon(&mut self, id: TaskId, cpu: CpuId, thread: Thread) {
         let task = &mut self.tasks[id.0 as usize];
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// A kernel thread goes to sleep.
+    /// Notes that a kernel thread goes to sleep.
     pub(crate) fn slow_daemon_sleeps(&mut self, id: TaskId) {
         let task = &mut self.tasks[id.0 as usize];
         if std::mem::take(&mut task.is_slow) {
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// The log of a run that has ended; what was not over is in it with the time that it has taken.
+    /// The log of a run that has ended; operations that are not over are in it with their time so far.
     pub(crate) fn take_slow_operations(&mut self) -> SlowOperations {
         let mut log = std::mem::take(&mut self.slow_log);
         for (id, open) in std::mem::take(&mut log.open) {
@@ -233,12 +233,12 @@ impl Operation {
     }
 }
 
-/// The kind of an operation, and the page that a fault is at.
+/// The kind of an operation, and the page of a fault.
 fn describe(operation: &Operation) -> (What, Option<Vpn>) {
     let call = |name| (What::call(name), None);
     match operation {
         Operation::Touch(touch) => (What::call("fault"), Some(Vpn(touch.next().0 / Bytes::PAGE.0))),
-        // Its pages are known only inside.
+        // The page of such accesses is not known here.
         Operation::Access { .. } => call("access"),
         Operation::Hint(_) => call("hint"),
         Operation::Scan { then, .. } => describe(then),
@@ -277,7 +277,7 @@ mod tests {
         let mut log = SlowLog::default();
         let most = KEPT_MAX as u64;
         (0..most).for_each(|start| log.close(operation(start), &spent(5)));
-        // Longer than some; as long as all that are left of them; shorter; and one that took no time.
+        // Longer than some; as long as all that are left; shorter; and one that took no time.
         (most..most + 3).for_each(|start| log.close(operation(start), &spent(6)));
         log.close(operation(most + 3), &spent(5));
         log.close(operation(most + 4), &spent(4));

@@ -1,7 +1,7 @@
 //! Trace events as lines, with Linux's names and print format (include/trace/events/kmem.h, v6.1).
 //!
-//! Off by default: then the manager records nothing, and a step pays one branch. The log is bounded; what did not fit is
-//! counted in its last line. An event has the time of its step's start, when the step's effects happen.
+//! Off by default: then the manager records nothing, and a step pays one branch. The log is bounded; events that did not
+//! fit are counted in its last line. An event has the time of its step's start, when the step's effects happen.
 
 use memory::{fallback::Extfrag, pageblock::MigrateType};
 use mm::Mm;
@@ -9,8 +9,8 @@ use units::{CpuId, Order, Time};
 
 use crate::ids::TaskId;
 
-/// Where the kernel's `struct page` array begins without randomisation (Documentation/x86/x86_64/mm.rst, v6.1), and the
-/// size of one.
+/// Address of the kernel's array of `struct page` without randomisation (Documentation/x86/x86_64/mm.rst, v6.1), and the
+/// size of an entry.
 const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const STRUCT_PAGE: u64 = 64;
 
@@ -18,7 +18,7 @@ const STRUCT_PAGE: u64 = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
     lines: Vec<String>,
-    /// How many lines there may be.
+    /// Most lines that are kept.
     limit: usize,
     dropped: u64,
 }
@@ -28,7 +28,7 @@ impl Trace {
         Self { limit, ..Self::default() }
     }
 
-    /// Takes what a step has left with the manager.
+    /// Takes the events that a step has left with the manager.
     #[cold]
     pub(crate) fn take(&mut self, mm: &mut Mm, task: TaskId, cpu: CpuId, at: Time) {
         let pageblock = mm.memory.frames.blocks.order();
@@ -41,7 +41,7 @@ impl Trace {
         }
     }
 
-    /// All of it, in the order of the run.
+    /// All lines, in the order of the run.
     pub(crate) fn text(&self) -> String {
         let mut text = self.lines.iter().map(|line| format!("{line}\n")).collect::<String>();
         if self.dropped > 0 {
@@ -75,8 +75,8 @@ fn extfrag(event: &Extfrag, pageblock: Order) -> String {
     )
 }
 
-/// `enum migratetype` of a kernel with CMA and isolation (include/linux/mmzone.h, v6.1); up to 4.3 the place of HIGHATOMIC
-/// was RESERVE's.
+/// Number of a migrate type in `enum migratetype` of a kernel with CMA and isolation (include/linux/mmzone.h, v6.1); up to
+/// 4.3 RESERVE had the place of HIGHATOMIC.
 fn number(list: MigrateType) -> u8 {
     match list {
         MigrateType::Unmovable => 0,

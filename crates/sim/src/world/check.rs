@@ -1,4 +1,4 @@
-//! Every frame of a world, and whose it is: after each step of a unit test, and as often as a run's options say.
+//! The check that every frame has one owner: after each step of a unit test, and as often as a run's options say.
 
 use memory::frame::ControlId;
 
@@ -9,9 +9,9 @@ use crate::{
     world::World,
 };
 
-/// The frames of a world, and whose they are.
+/// Checks of the owners of frames.
 impl World {
-    /// Asserts that every frame is held once, and as its holder says.
+    /// Asserts that every frame has one owner, and the state that its owner claims.
     #[cold]
     pub(crate) fn check(&self) {
         self.kernels.iter().for_each(|(id, kernel)| self.check_kernel(id, kernel));
@@ -40,7 +40,7 @@ impl World {
     }
 }
 
-/// The operation that a task is inside of, if it is inside of one.
+/// The operation that a task is inside of, if there is one.
 fn operation(task: &Task) -> Option<&Operation> {
     match &task.state {
         TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {

@@ -1,4 +1,4 @@
-//! The turns in which a huge page is cleared: 512 steps, between any two of which others may run, and nearly never have to.
+//! Turns in which a huge page is cleared: 512 steps, between any two of which others may run, but nearly never have to.
 
 use memory::{cx::Cx, frame::ControlId};
 use units::CpuId;
@@ -12,9 +12,9 @@ use crate::{
 };
 
 impl World {
-    /// The running task of a CPU goes on clearing a huge page, where nobody has asked anything of the CPU: as many steps as
-    /// nobody else has a turn before. It does what `run` and `step` do, less all that they would find not to be so. False, and
-    /// nothing has happened, where there is more to think of.
+    /// Goes on clearing a huge page for the running task of a CPU, if nothing was asked of the CPU: as many steps as fit
+    /// before another CPU has a turn. Its effects are those of `run` and `step`. Returns false and changes nothing if there is
+    /// more to consider.
     #[inline]
     pub(super) fn clear_on(&mut self, cpu: CpuId, id: TaskId) -> bool {
         let Self { kernels, tasks, cpus, prices, clock, hash, .. } = self;

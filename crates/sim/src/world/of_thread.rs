@@ -1,4 +1,4 @@
-//! The world of the run that is under way on a thread.
+//! The world of the run under way on a thread.
 
 use std::cell::RefCell;
 

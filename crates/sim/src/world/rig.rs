@@ -1,5 +1,5 @@
-//! One step, whoever takes it: a task inside an operation, or a kernel thread. What it gets (its time, its prices, what goes on
-//! around it) and what it owes at its end are decided here alone.
+//! One step, of a task inside an operation or of a kernel thread. Its circumstances (time, prices, what other CPUs do) and the
+//! effects that it has on others at its end are handled here alone.
 
 use memory::{
     cost::Cause,
@@ -38,7 +38,7 @@ pub(crate) struct Stage<'w> {
 
 /// The effects of a step on others.
 pub(crate) struct Owed<'a> {
-    /// The fold of its faults.
+    /// The fold of the step's faults.
     pub(crate) faults: u64,
     /// Requests to the CPUs that have the step's address space loaded.
     pub(crate) shootdowns: Shootdowns,
@@ -47,21 +47,22 @@ pub(crate) struct Owed<'a> {
 }
 
 impl World {
-    /// The running task of a CPU takes a step: its effects happen at its start, its price is paid after. Returns what `body`
-    /// came to. Whom the step has woken is told by [`Self::end_of_step`], once the task's own state is as the step left it.
+    /// Takes a step of the running task of a CPU: its effects happen at its start, its price is paid after. Returns the result
+    /// of `body`. Tasks that the step has woken are told by [`Self::end_of_step`], once the task's own state is as the step left
+    /// it.
     #[inline]
     pub(crate) fn take_step<T>(&mut self, id: TaskId, cpu: CpuId, body: impl FnOnce(Stage<'_>, &mut Cx<'_>) -> T) -> T {
         let task = &self.tasks[id.0 as usize];
         let (kernel, space, is_thread) = (task.kernel, task.space, task.space == NO_SPACE);
-        // Only who reclaims or compacts asks about other address spaces.
+        // Only reclaim and compaction change other address spaces.
         let is_slow = is_thread || task.supply.is_busy();
         let alone_until = if is_slow { self.alone_until(cpu) } else { Time(0) };
         let mut loaded = std::mem::take(&mut self.running);
         if is_slow {
             self.list_running_spaces(kernel, &mut loaded);
         }
-        // All but this one. Whose entries a kernel thread will change is not known yet: the TLBs of all that run user code may
-        // have them.
+        // All other CPUs. It is not known yet whose entries a kernel thread will change: the TLBs of all CPUs that run user code
+        // may have them.
         let sharers = if is_thread { self.runners(cpu) } else { self.kernels[kernel].running_in[space.0 as usize] - 1 };
         if self.kernels[kernel].mm.memory.shares_cpus() {
             let beside = self.beside(cpu, kernel);
@@ -104,7 +105,7 @@ impl World {
         came_to
     }
 
-    /// Until when nobody else has a turn, and nobody wants to know what each step does.
+    /// Until when no other CPU has a turn; time 0 if each step is observed.
     fn alone_until(&self, cpu: CpuId) -> Time {
         if self.injector.wanted.is_some() || self.trace.is_some() {
             return Time(0);
@@ -114,7 +115,7 @@ impl World {
         if here.has_waiting() { until.min(here.next_tick) } else { until }
     }
 
-    /// A step of a task becomes part of the run, and of what other CPUs have to do.
+    /// Adds a task's step to the run hash, and its requests to other CPUs.
     pub(crate) fn settle_step(&mut self, id: TaskId, cpu: CpuId, owed: &Owed<'_>) {
         let end = self.cpus[cpu.0 as usize].clock;
         let space = self.tasks[id.0 as usize].space;
@@ -130,7 +131,7 @@ impl World {
         }
     }
 
-    /// The last thing that a step does: those whom it has woken run from its end on.
+    /// Ends a step: tasks and threads that it has woken run from its end on.
     #[inline]
     pub(crate) fn end_of_step(&mut self, id: TaskId, cpu: CpuId) {
         self.tell_news(self.tasks[id.0 as usize].kernel, self.cpus[cpu.0 as usize].clock);
@@ -146,7 +147,7 @@ impl World {
         self.check_tags();
     }
 
-    /// How many CPUs of the same kernel, but for one, run tasks of processes.
+    /// Number of other CPUs of the same kernel that run tasks of processes.
     fn runners(&self, but: CpuId) -> u32 {
         let ids = self.kernels[self.cpus[but.0 as usize].kernel].cpus.clone();
         let runners = ids.filter(|id| *id != but.0 as usize && self.runs_user(&self.cpus[*id])).count();
@@ -157,7 +158,7 @@ impl World {
         cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space != NO_SPACE)
     }
 
-    /// All CPUs of the same kernel that run tasks of processes owe what a kernel thread has asked of them.
+    /// Sends a kernel thread's requests to all CPUs of the same kernel that run tasks of processes.
     fn interrupt_runners(&mut self, from: CpuId, asked: Shootdowns) {
         if asked.rounds == 0 {
             return;
@@ -170,7 +171,7 @@ impl World {
     }
 }
 
-/// A task and its CPU pay for a step. `line`: where the count of the lock is, if others share the address space.
+/// Charges a step to a task and its CPU. `line`: the cache line of the mmap lock's count, if others share the address space.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "half of it is constant where it is called")]
 pub(crate) fn pay(cx: &mut Cx<'_>, task: &mut Task, here: &mut Cpu, line: Option<(&mut CacheLine, MmapLock)>) {
@@ -275,7 +276,7 @@ mod tests {
             world.timer(id, Time(100));
             assert!(matches!(world.tasks[id.0 as usize].state, TaskState::Kernel(_)));
             assert!(world.kernels[HOST].pass_sleepers.is_empty());
-            // Who comes too late wakes nobody.
+            // A waiter that comes too late is not woken.
             world.wake_after_pass(HOST, NodeId(0), Time(200));
             world.tasks[id.0 as usize].spent.on(Cause::Throttle)
         };

@@ -1,5 +1,5 @@
-//! The turn that nearly all are: user code goes on with its accesses, and there is nothing else to think of. It does what
-//! `run` and `step` do, less all that they would find not to be so.
+//! The most frequent kind of turn: user code goes on with its accesses, and there is nothing else to consider. Its
+//! effects are those of `run` and `step`.
 
 use memory::{
     cx::{Circumstances, Cx},
@@ -24,7 +24,8 @@ use crate::{
 };
 
 impl World {
-    /// Such a turn of a CPU; true when the kernel ends the task. None, and nothing has happened, where it is another.
+    /// Takes such a turn of a CPU; true if the kernel ends the task. None, without any change, if the turn is of another
+    /// kind.
     #[inline]
     pub(super) fn run_on(&mut self, cpu: CpuId, horizon: Time) -> Option<bool> {
         let Self { kernels, tasks, cpus, prices, .. } = self;
@@ -58,7 +59,7 @@ impl World {
         let start = here.clock;
         let sharers = running_in[space_id.0 as usize] - 1;
         let settled = settled_in[space_id.0 as usize] - u32::from(task.is_settled);
-        // As `horizon_under_lock` has it of a lock that nobody waits for.
+        // As `horizon_under_lock`, for a lock without waiters.
         let horizon = if needs.is_some() && settled < sharers { start } else { horizon };
         let left = (sharers > 0 || task.is_settled).then(|| touch.left());
         let mut cx = Cx::new(number, start, prices, counters);

@@ -1,4 +1,4 @@
-//! One step of an operation, or of the memory that it has asked for.
+//! One step of an operation, or of the slow path of an allocation.
 
 use memory::{
     cx::Cx,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl World {
-    /// One step of the operation that a task is in; true when the kernel ends the task.
+    /// Takes a step of the operation that a task is in; returns true if the kernel ends the task.
     pub(super) fn step(&mut self, id: TaskId, cpu: CpuId, horizon: Time) -> bool {
         self.slow_goes_on(id);
         let (task, start) = (&self.tasks[id.0 as usize], self.cpus[cpu.0 as usize].clock);
@@ -48,7 +48,7 @@ impl World {
         self.finish(id, cpu, Past { start, left, keeps, progress })
     }
 
-    /// Does the work that a step leaves to its end; true when the kernel ends the task.
+    /// Does the work that a step leaves to its end; returns true if the kernel ends the task.
     pub(super) fn finish(&mut self, id: TaskId, cpu: CpuId, past: Past) -> bool {
         let Past { start, left, keeps, progress } = past;
         if !matches!(progress, Progress::Block(_)) && !self.tasks[id.0 as usize].supply.is_busy() {
@@ -68,10 +68,10 @@ impl World {
         killed
     }
 
-    /// Ends a step, where it is not to be followed by more of the same; true when the kernel ends the task.
+    /// Ends a step that is not followed by another one of the operation; returns true if the kernel ends the task.
     #[inline(never)]
     fn end_step(&mut self, id: TaskId, cpu: CpuId, progress: Progress) -> bool {
-        // Nobody can be sure that its CPU will have another turn.
+        // It is not certain that the CPU will have another turn.
         if matches!(progress, Progress::Exited | Progress::Killed(_) | Progress::Block(_)) {
             self.let_go(cpu);
         }
@@ -103,30 +103,30 @@ impl World {
     }
 }
 
-/// A step that has been taken.
+/// A step that was taken.
 pub(super) struct Past {
     pub(super) start: Time,
-    /// Work that its operation had left before, if it is asked for.
+    /// Work that its operation had left before, if that is asked for.
     pub(super) left: Option<u64>,
-    /// The task holds the lock of its address space until its next step.
+    /// The task holds the mmap lock until its next step.
     pub(super) keeps: bool,
     pub(super) progress: Progress,
 }
 
-/// Does a task that has taken this step hold the lock of its address space until its next one?
+/// Whether a task that has taken this step holds the mmap lock until its next one.
 #[inline]
 pub(super) fn keeps_lock(progress: &Progress, operation: &Operation, supply: &Supply) -> bool {
     match progress {
         Progress::More => supply.is_busy() || operation.keeps_lock(),
-        // A fault that waits for a device lets others have the address space, and begins again.
+        // A fault that waits for a device releases the lock, and begins again.
         Progress::Block(Wait::Io { .. }) => false,
         Progress::Block(_) => true,
         _ => false,
     }
 }
 
-/// Does a task that is being killed end before this step? It does where signals are looked for: between two accesses, not
-/// inside of a fault.
+/// Whether a task that is being killed ends before this step. It does where signals are checked: between two accesses,
+/// not inside of a fault.
 #[inline]
 fn gives_up(is_dying: bool, operation: &Operation, supply: &Supply) -> bool {
     is_dying && operation.may_be_killed() && !operation.is_in_fault() && !supply.is_busy()
@@ -139,7 +139,7 @@ struct Memory<'a> {
     left: &'a mut [Bytes],
 }
 
-/// One step of an operation, or of the slow path of an allocation that it has asked for.
+/// Takes a step of an operation, or of the slow path of an allocation that it has asked for.
 #[inline]
 fn advance(
     memory: Memory<'_>,
@@ -166,7 +166,7 @@ fn advance(
     come_to(mm, spaces, (id, operation, supply), progress, cx)
 }
 
-/// The progress of a step of an operation, once it is known whether it has asked for memory.
+/// The progress of an operation's step, once it is known whether the step has asked for memory.
 #[inline]
 pub(super) fn come_to(
     mm: &mut Mm,
@@ -185,7 +185,7 @@ pub(super) fn come_to(
     progress
 }
 
-/// Gives back what an operation that will not go on holds, or what is left of its process.
+/// Frees what an operation holds that will not go on, or the rest of its process.
 #[inline(never)]
 fn end_operation(
     mm: &mut Mm,
@@ -203,7 +203,7 @@ fn end_operation(
     }
 }
 
-/// One step of the slow path.
+/// Takes a step of the slow path.
 #[inline(never)]
 fn go_on_supplying(mm: &mut Mm, spaces: &mut Spaces, supply: &mut Supply, cx: &mut Cx<'_>) -> Progress {
     match supply.step(mm, spaces, cx) {
@@ -212,7 +212,7 @@ fn go_on_supplying(mm: &mut Mm, spaces: &mut Spaces, supply: &mut Supply, cx: &m
     }
 }
 
-/// A test ends the task in the middle of its operation.
+/// Ends the task in the middle of its operation, for a test.
 #[cold]
 fn kill(
     Memory { mm, spaces, .. }: Memory<'_>,

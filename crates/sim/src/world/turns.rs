@@ -1,4 +1,4 @@
-//! Turns of the one order: who has the next, what the current task asks for, and how a wait ends.
+//! Turns of the one order: which CPU or timer has the next, the current task's request, and the end of waits.
 
 use memory::{cost::Cause, frame::SpaceId, step::Wait, tlb::Shootdowns};
 use os::{Barrier, Placement};
@@ -29,7 +29,7 @@ pub(crate) enum Turn {
 }
 
 impl World {
-    /// A new task, runnable from the current task's time on.
+    /// Creates a task, runnable from the current task's time on.
     pub(crate) fn create_task(&mut self, on: Placement, space: SpaceId) -> TaskId {
         let mut cpus = self.own_kernel().cpu_ids();
         let id = TaskId(u32::try_from(self.tasks.len()).expect("fewer than 2^32 tasks"));
@@ -40,7 +40,7 @@ impl World {
         let kernel = self.own();
         self.kernels[kernel].mm.expose_to_oom(space);
         let from = if self.tasks.is_empty() { self.begin } else { self.now() };
-        // The first task may run anywhere; the tasks that it spreads are pinned, as on the host.
+        // The first task may run anywhere; tasks that are spread are pinned, as on the host.
         let is_free = self.tasks.is_empty() || on == Placement::Free;
         let allowed = if is_free { Vec::new() } else { vec![cpu] };
         let parent = self.tasks.get(self.current.0 as usize);
@@ -55,7 +55,7 @@ impl World {
         id
     }
 
-    /// The current task asks for something; its user half stops here.
+    /// Submits a request of the current task; its user half stops here.
     pub(crate) fn submit(&mut self, request: Request) {
         let task = self.current;
         let (at, cpu) = (self.now(), self.current().cpu);
@@ -91,14 +91,14 @@ impl World {
     /// The answer to the current task's request, once there is one.
     ///
     /// # Panics
-    /// When the operation took another time than its parts together.
+    /// When the time of the operation differs from the sum of its parts.
     pub(crate) fn take_answer(&mut self) -> Option<Answer> {
         let now = self.now();
         let task = &mut self.tasks[self.current.0 as usize];
         match std::mem::replace(&mut task.state, TaskState::User) {
             TaskState::Answered(answer) => {
                 if let Some((from, spent)) = task.asked.take() {
-                    // A test may have taken some time away from one of them.
+                    // A test may have taken some time away from a part.
                     let parts = task.spent.total() - spent;
                     assert!(now.since(from) == parts || self.injector.done, "the parts of a latency sum to it");
                     self.operations += 1;
@@ -112,9 +112,9 @@ impl World {
         }
     }
 
-    /// The last one to come wakes the others one after the other and pays for it (`futex_wake`, `wake_up_q`), so that they set
-    /// out one after the other. If they did so at one instant, nothing but the numbers of their CPUs and tasks would say who is
-    /// the first at a lock, in all seeds the same.
+    /// Lets a task arrive at a barrier. The last task wakes the others one after the other and pays for it (`futex_wake`,
+    /// `wake_up_q`), so that they start one after the other. If they started at one instant, the numbers of their CPUs and
+    /// tasks would decide which is first at a lock, the same in all seeds.
     fn arrive(&mut self, task: TaskId, barrier: Barrier) -> TaskState {
         let meeting = &mut self.meetings[barrier.id as usize];
         if meeting.cancelled {
@@ -133,7 +133,7 @@ impl World {
         TaskState::Answered(Answer::Unit(Ok(())))
     }
 
-    /// Frees everybody at a barrier with `ECANCELED`.
+    /// Frees all tasks at a barrier with `ECANCELED`.
     pub(crate) fn cancel(&mut self, barrier: Barrier) {
         let at = self.now();
         let meeting = &mut self.meetings[barrier.id as usize];
@@ -151,7 +151,7 @@ impl World {
         self.wake(task, at, Enqueue::Woken);
     }
 
-    /// The CPUs that ran a task of an address space while a step of it asked something of them owe it.
+    /// Sends requests of a step to the CPUs that ran a task of its address space meanwhile.
     #[inline]
     pub(crate) fn interrupt(&mut self, space: SpaceId, from: CpuId, asked: Shootdowns) {
         if asked.rounds > 0 {
@@ -167,8 +167,8 @@ impl World {
         }
     }
 
-    /// The current task has ended, by itself or because the kernel ended it. The last task of a process first takes its
-    /// memory with it, step by step.
+    /// Ends the current task, by itself or because the kernel ended it. The last task of a process first frees its memory, step
+    /// by step.
     pub(crate) fn end(&mut self) {
         let id = self.current;
         let (kernel, space) = (self.current().kernel, self.current().space);
@@ -184,21 +184,21 @@ impl World {
         }
     }
 
-    /// A task is no more: those who wait for it go on.
+    /// Lets tasks go on that wait for the end of this one.
     pub(super) fn tell_joiners(&mut self, id: TaskId, at: Time) {
         for joiner in std::mem::take(&mut self.tasks[id.0 as usize].joiners) {
             self.answer(joiner, Answer::Unit(Ok(())), at);
         }
     }
 
-    /// The kernel has ended the current task: nobody shall wait for it.
+    /// Ends the current task, which the kernel has killed: nobody shall wait for it.
     pub(crate) fn end_killed(&mut self) {
         self.lose_guest_with(self.current);
         self.cancel_all();
         self.end();
     }
 
-    /// Frees everybody at any barrier: somebody will never come.
+    /// Frees all tasks at any barrier: one of them will never come.
     pub(crate) fn cancel_all(&mut self) {
         for id in 0..self.meetings.len() {
             let parties = self.meetings[id].parties;
@@ -206,10 +206,9 @@ impl World {
         }
     }
 
-    /// Takes turns of the one order until a user half has a part in one. The CPU that ran last is then put back by
-    /// [`Self::settle`].
+    /// Takes turns of the order until one concerns a user half. The CPU that ran last is then put back by [`Self::settle`].
     pub(crate) fn turn(&mut self) -> Turn {
-        // Bound: that of the run; each turn lets time pass, or ends somebody's wait.
+        // Bound: that of the run; each turn lets time pass, or ends a task's wait.
         loop {
             let next = self.clock.next();
             if self.clock.is_overdue() && self.is_livelock(next) {
@@ -242,7 +241,7 @@ impl World {
         }
     }
 
-    /// A timer fires; a task that waits for something else by now does not mind.
+    /// Handles a timer; does nothing if its task waits for something else by now.
     pub(super) fn timer(&mut self, task: TaskId, at: Time) {
         match self.tasks[task.0 as usize].state {
             TaskState::Blocked if self.tasks[task.0 as usize].sleeps_until == Some(at) => {
@@ -260,7 +259,7 @@ impl World {
         }
     }
 
-    /// A turn of a CPU; what the executor is to do in it, if anything.
+    /// Takes a turn of a CPU; returns what the executor is to do in it, if anything.
     #[inline(never)]
     fn run(&mut self, cpu: CpuId, horizon: Time) -> Option<Turn> {
         if self.let_go(cpu) {
@@ -296,13 +295,13 @@ impl World {
         None
     }
 
-    /// After a user half was polled: puts its CPU back into the order.
+    /// Puts the current task's CPU back into the order, after its user half was polled.
     pub(crate) fn settle_current(&mut self) {
         self.gets_on(self.now());
         self.settle(self.current().cpu);
     }
 
-    /// An operation goes on only after it has slept.
+    /// Puts an operation to sleep.
     pub(super) fn sleep(&mut self, id: TaskId, from: Time, wait: Wait) {
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
@@ -323,14 +322,14 @@ impl World {
             }
             Wait::Queue | Wait::Yield => unreachable!("nobody would wake it yet"),
         };
-        // The event may have come while the task was on its way to wait for it.
+        // The event may have come while the task was on its way to sleep.
         let until = until.max(from);
         task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
         task.sleeps_until = Some(until);
         self.clock.arm(until, id);
     }
 
-    /// An operation has slept for long enough, or what it waited for has come.
+    /// Ends the sleep of an operation.
     pub(crate) fn end_sleep(&mut self, id: TaskId, at: Time) {
         self.leave_pass(id);
         let task = &mut self.tasks[id.0 as usize];

@@ -1,5 +1,5 @@
-//! Many write(2) to one page of a file, one after the other, without a turn of the order for each: dd(1) writes eight times to
-//! each page. What each of them would do is known, and nobody else has a turn before the last of them is over.
+//! Many calls of write(2) to one page of a file, one after the other, without a turn of the order for each: dd(1) writes eight
+//! times to each page. The effects of each call are known, and no other CPU has a turn before the last of them is over.
 
 use memory::{cx::Cx, frame::ControlId};
 use mm::file::page_cache::Blocks;
@@ -8,9 +8,9 @@ use units::Picos;
 use crate::{kernel::Kernel, run_hash::Mark, world::World};
 
 impl World {
-    /// The task whose user half runs does as many of its next write(2) as it can without anybody else; how many bytes they
-    /// were. All is as if each of them had been an operation of its own, the run hash too. None where anybody waits for the CPU
-    /// or has asked something of it, or anything is left of the task's last operation.
+    /// Does as many of the current task's next calls of write(2) as fit before another CPU has a turn; returns their bytes. The
+    /// result, and the run hash, are as if each call had been an operation of its own. 0 if a task waits for the CPU, something
+    /// was asked of it, or the task's last operation is not wholly over.
     pub(crate) fn write_again(&mut self, blocks: Blocks) -> u64 {
         let Self { kernels, tasks, cpus, prices, clock, hash, .. } = self;
         let id = self.current;
