@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_that_goes_to_or_from_nought_is_judged_and_can_be_named() {
+    fn every_counter_to_or_from_0_is_judged_and_named() {
         let machine = Machine::load("one-node-512m", &linux::setting::names()).expect("a machine");
         let rules = variant::built_in("v6.12").expect("a variant").rules;
         let names: BTreeSet<String> = of_machine(&machine, &rules).expect("a configuration").into_iter().collect();

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gauge_of_all_nodes_together_is_the_memory_of_a_simulated_guest() {
+    fn the_gauge_of_all_nodes_is_a_simulated_guests_memory() {
         let names = |names: [&str; 5]| names.map(str::to_owned).to_vec();
         let rows = vec![(Time(0), vec![1, 2, 30, 60, 0]), (Time(5_000_000), vec![1, 4, 50, 20, 30])];
         let samples = Samples {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_of_a_kernel_is_a_name_and_what_no_row_is_called_is_none() {
+    fn every_counter_of_a_kernel_is_a_name_other_words_are_not() {
         let counters = counted::all().into_iter().filter(|(_, by)| by.sim).map(|(name, _)| name);
         let refused: Vec<String> = counters.filter(|name| checked("fault-storm", "v6.12", name).is_err()).collect();
         // It is no guest, has no balloon, and does not balance.

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_as_large_as_in_guests_where_the_machine_does_not_say() {
+    fn a_disk_is_by_default_as_large_as_in_guests() {
         let (machine, generic) = (Machine::load("two-node-2g", &setting::names()).unwrap(), DiskSpec::default());
         let read = |name, params: &[(&str, &str)]| Workload::parse(name, params.iter().copied()).unwrap();
         let files = read("small-files", &[("total", "100%"), ("file", "64KiB")]);
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_starts_with_what_its_marks_leave_of_memory_and_swap_is_none_of_it() {
+    fn a_kernel_starts_with_memory_above_its_marks_without_swap() {
         let machine = Machine::load("one-node-512m", &setting::names()).unwrap();
         assert!(machine.swap > Bytes(0));
         let rules = rules::variant::named("v6.1");

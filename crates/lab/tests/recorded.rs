@@ -91,7 +91,7 @@ fn min_free_kbytes_is_chosen_as_the_kernel_does() {
 }
 
 #[test]
-fn a_tuned_high_is_within_its_bounds_or_not_yet_used_with_them() {
+fn a_tuned_high_is_within_its_bounds_or_still_unused() {
     let mut seen = BTreeSet::new();
     for name in names("recomputed").into_iter().chain(["6.18-host/booted".to_owned(), LATER.to_owned()]) {
         for zone in comparison(&name, Phase::Recomputed).zones {

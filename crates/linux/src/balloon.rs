@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_does_not_report_is_told_from_one_that_is_not_there() {
+    fn a_silent_driver_is_told_from_a_missing_one() {
         let driver = std::env::temp_dir().join(format!("pagelab-balloon-{}", std::process::id()));
         let device = driver.join("virtio0");
         for name in [REPORTING, BALLOON] {

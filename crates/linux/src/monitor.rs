@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_qemu_says_by_itself_is_no_answer_and_what_it_refuses_is_said() {
+    fn events_of_qemu_are_no_answers_and_refusals_are_reported() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let heard = emulator(theirs, &[r#"{"return":{}}"#, BOTH, REFUSED]);
         let mut monitor = Monitor::on(ours, Bytes::gib(1)).unwrap();

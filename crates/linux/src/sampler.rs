@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_goes_keeps_its_value_and_a_new_one_is_left_out() {
+    fn a_lost_name_keeps_its_value_a_new_one_is_ignored() {
         let name = |name: &str| name.to_owned();
         let mut reader = Reader { names: vec![name("a"), name("b")], values: vec![1, 2] };
         reader.take(vec![(name("new"), 9), (name("b"), 3)]);

@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(baselines, [0, 0, 2, 2, 3, 5, 5]);
     }
     #[test]
-    fn results_side_by_side_are_compared_within_each_or_with_the_column_that_is_asked_for() {
+    fn results_are_compared_within_each_or_with_a_chosen_column() {
         let of = |result: &str, kernel| Column { result: Some(result.to_owned()), ..column(Target::Sim, kernel, "m") };
         let columns = [of("old", "v6.1"), of("old", "v6.6"), of("new", "v6.1"), of("new", "v6.6")];
         let heads_of = |baseline: &Baseline| heads(&columns, baseline);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_an_object_of_its_fields_and_tables_in_their_order() {
+    fn a_page_is_a_json_object_with_tables_in_order() {
         let report = Report { layout: Layout::Head, tables: Vec::new(), checks: Vec::new() };
         let (zones, missing) = (["DMA", "Normal"], 3);
         let tables = Part::Tables(&report, Beside::default());

@@ -137,7 +137,7 @@ mod tests {
     use crate::table::Layout;
 
     #[test]
-    fn parts_are_apart_by_a_blank_line_and_values_are_under_one_line_of_names() {
+    fn parts_are_apart_by_blank_lines_under_one_header() {
         let report = Report { layout: Layout::Head, tables: Vec::new(), checks: Vec::new() };
         let value = |metric: &str| CsvLine {
             experiment: "e".to_owned(),

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_does_not_come_back_is_no_longer_in_the_order() {
+    fn a_cpu_that_does_not_return_leaves_the_order() {
         let mut clock = Clock::new(3, Picos(5));
         clock.ready(CpuId(2), Time(4));
         clock.ready(CpuId(1), Time(6));
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a step at")]
-    fn a_cpu_that_fell_behind_by_more_than_a_quantum_is_a_bug() {
+    fn a_cpu_more_than_a_quantum_behind_is_a_bug() {
         let mut clock = Clock::new(2, Picos(2));
         clock.ready(CpuId(0), Time(10));
         clock.next();

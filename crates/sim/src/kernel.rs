@@ -273,7 +273,7 @@ mod tests {
 
     /// Rules that may change at any instant have built nothing at boot, and the table names all others.
     #[test]
-    fn rules_that_shape_a_kernel_when_it_boots_change_with_a_boot_alone() {
+    fn rules_that_shape_a_booting_kernel_need_a_boot() {
         let of = |rules: Variant| Config { variant: rules, ..config(ThpEnabled::Never) };
         let booted = |rules: Variant| {
             let mut world = crate::fresh(&of(rules));

@@ -122,7 +122,7 @@ fn every_frame_is_somebodys_after_every_step() {
 }
 
 #[test]
-fn who_finds_a_huge_page_mapped_when_it_has_one_ready_gives_it_back() {
+fn a_fault_that_loses_the_race_frees_its_huge_page() {
     // Each block is faulted by both threads at once: each allocates and clears a huge page, and one of them maps it.
     let (result, finish) = simulate(&config(ThpEnabled::Always), no_entries, async |os: Sim| {
         let range = os.mmap(Bytes::mib(4), MapSpec::Anonymous).await.unwrap();

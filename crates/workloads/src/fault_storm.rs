@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn files_have_base_pages_only_and_take_memory_twice_where_they_are_copied() {
+    fn files_have_base_pages_and_private_copies_double_them() {
         let params = |backing| Params::parse(backing, [("tasks", "2"), ("size", "4MiB")]).unwrap();
         let (private, shared) = (params(Backing::PrivateFile), params(Backing::SharedFile));
         assert_eq!((private.memory(), private.files()), (Bytes::mib(16), Bytes::mib(8)));

@@ -227,7 +227,7 @@ mod tests {
 
     /// 64 huge pages; of the second iteration's, one came as base pages.
     #[test]
-    fn children_take_a_fault_for_each_huge_page_that_they_do_not_split() {
+    fn each_child_faults_once_per_unsplit_huge_page() {
         let with = |touched: u64, copied: u64| {
             let fresh = TaskOutcome::starting(Time(0), Rusage::default());
             let mut phases = Phase::ALL.map(|_| fresh.clone());

@@ -1,3 +1,5 @@
+//! Arguments: every example in the help texts parses, and a run keeps its whole command line.
+
 use clap::CommandFactory;
 use lab::plan::Asked;
 

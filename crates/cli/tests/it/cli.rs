@@ -137,7 +137,7 @@ fn a_result_is_shown_again_as_it_was() {
 }
 
 #[test]
-fn a_short_table_fits_a_screen_and_a_quiet_run_says_nothing_else() {
+fn a_short_table_fits_a_screen_and_quiet_prints_nothing_else() {
     let room = Room::new();
     let run = ["run", "fault-storm", "--target", "sim", "-o", "result"];
     let quiet = room.run(&words(&[&run, &TINY, &["--quiet"]])).expect(0);

@@ -92,7 +92,7 @@ fn short_of_room(room: &Room, kib: u32, args: &[&str]) -> Answer {
 }
 
 #[test]
-fn a_full_disk_is_named_and_the_run_goes_on_when_there_is_room() {
+fn a_full_disk_is_named_and_the_run_resumes() {
     let room = Room::new();
     room.run(&into("whole")).expect(0);
     let run_json = fs::metadata(room.here().join("whole/run.json")).expect("it is there").len();

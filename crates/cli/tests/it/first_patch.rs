@@ -19,7 +19,7 @@ fn patch() -> PathBuf {
 }
 
 #[test]
-fn the_first_patch_is_short_and_the_page_shows_how_to_use_it() {
+fn the_first_patch_is_short_and_its_page_explains_it() {
     let text = fs::read_to_string(patch()).expect("the patch");
     let is_changed =
         |line: &&str| line.starts_with(['+', '-']) && !line.starts_with("+++ ") && !line.starts_with("--- ");

@@ -35,7 +35,7 @@ fn every_cell_has_a_trace_of_its_own() {
 }
 
 #[test]
-fn a_recipe_of_a_machine_with_quotes_in_its_name_is_read_again() {
+fn a_recipe_reads_back_a_machine_name_with_quotes() {
     let room = Room::new();
     let odd = machine(&room, "a\"b\\n.toml");
     room.run(&["state", "make", "--recipe", "metadata+anon", "--machine", &odd, "-o", "odd.toml"]).expect(0);

@@ -61,7 +61,7 @@ fn mistakes_name_the_parameter_and_what_it_takes() {
 }
 
 #[test]
-fn settings_of_balancing_that_no_kernel_takes_or_that_do_nothing_are_refused() {
+fn invalid_and_useless_balancing_settings_are_refused() {
     let room = Room::new();
     let on_one_node = ["--machine", "one-node-512m"];
     let wrong: [(&[&str], &str, &[&str]); 11] = [

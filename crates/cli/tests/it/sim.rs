@@ -265,7 +265,7 @@ fn settings_reach_the_simulator_or_are_refused() {
 }
 
 #[test]
-fn a_variant_of_ones_own_explains_itself_and_is_not_confused_with_another() {
+fn a_users_variant_explains_itself_and_is_kept_apart() {
     let room = Room::new();
     let text = |rule: &str| format!("about = 'mine'\nparent = 'v5.10'\n[rules]\n{rule}\n");
     let mine = room.give("mine.toml", text("pcp_batch_limit = '16KiB'"));

@@ -67,7 +67,7 @@ fn a_map_has_shades_flat_regions_and_what_each_setting_does() {
 }
 
 #[test]
-fn one_setting_is_a_line_of_bars_and_a_third_one_makes_panels() {
+fn one_setting_makes_bars_and_a_third_makes_panels() {
     let room = Room::new();
     let small = ["--machine", "one-node-512m", "--set", "iterations=1", "--set", "page=base", "--set", "model=threads"];
     let run = |more: &[&str]| {

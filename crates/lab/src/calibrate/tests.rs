@@ -66,7 +66,7 @@ fn every_operation_has_a_recipe_and_names_are_unique() {
 }
 
 #[test]
-fn a_price_is_the_median_and_its_range_leaves_out_a_tenth_at_each_end() {
+fn a_price_is_the_median_and_its_range_the_middle_80_percent() {
     // Shuffled, and with one round in which something else ran.
     let row =
         row(recipe("system_call"), &rounds("system_call", &[107, 103, 101, 9_000, 102, 104, 105, 106, 100, 99, 98]))
@@ -126,7 +126,7 @@ fn a_pipe_gives_the_price_of_a_page() {
 }
 
 #[test]
-fn what_a_page_of_the_file_takes_beyond_the_zero_page_is_its_count() {
+fn a_file_page_is_counted_by_its_time_beyond_the_zero_page() {
     // An entry costs 57 to change and 1 to read, and a fault that maps the zero page 640. Taking that away costs 45, and a
     // page that is counted 125. That a page is locked takes 40 to forget, and 140 more if it changes its list.
     let few = 40_000;

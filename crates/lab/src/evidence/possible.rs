@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_can_have_the_sets_of_its_experiments_and_the_words_of_their_parameters() {
+    fn a_series_takes_sets_and_parameter_words_of_its_experiments() {
         let possible = possible(&published::load("s2").expect("a series"));
         for set in ["will-it-scale-processes", "will-it-scale-threads", "memhog", "two-guests", "free-page-reporting"] {
             assert!(possible.sets.contains(set), "{set} is not among {:?}", possible.sets);

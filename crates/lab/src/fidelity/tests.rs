@@ -33,7 +33,7 @@ fn within(cell: &Cell, counter: &str) -> (&'static str, bool) {
 const RECLAIMS: &[(&str, f64)] = &[("pgscan_kswapd", 5000.0)];
 
 #[test]
-fn faults_are_held_to_half_a_percent_and_400_where_nothing_is_reclaimed() {
+fn faults_without_reclaim_are_held_to_half_a_percent_and_400() {
     let faults = |ours: f64| within(&cell("pgfault", &[100_000.0; 2], &[ours; 2], &[]), "pgfault");
     assert_eq!(faults(100_900.0), ("faults", true));
     assert_eq!(faults(100_901.0), ("faults", false));
@@ -44,7 +44,7 @@ fn faults_are_held_to_half_a_percent_and_400_where_nothing_is_reclaimed() {
 }
 
 #[test]
-fn faults_under_reclaim_are_held_to_the_kernels_own_spread_or_three_percent() {
+fn faults_under_reclaim_are_held_to_the_kernels_spread() {
     let faults = |kernel: [f64; 2], ours: f64| within(&cell("pgfault", &kernel, &[ours; 2], RECLAIMS), "pgfault");
     assert_eq!(faults([10_000.0, 10_000.0], 10_300.0), ("faults under reclaim", true));
     assert_eq!(faults([10_000.0, 10_000.0], 10_301.0), ("faults under reclaim", false));
@@ -75,7 +75,7 @@ fn few_events_say_nothing_whichever_side_has_them() {
 }
 
 #[test]
-fn the_share_of_huge_pages_has_as_much_room_as_the_kernels_own_runs_differ() {
+fn the_share_of_huge_pages_is_held_to_the_kernels_spread() {
     let share = |kernel: [f64; 3], ours: f64| {
         let mut cell = cell(HUGE_BLOCKS, &kernel, &[ours; 3], RECLAIMS);
         cell.runs.iter_mut().for_each(|(kernel, _)| _ = kernel.insert(BLOCKS.to_owned(), 100.0));
@@ -89,7 +89,7 @@ fn the_share_of_huge_pages_has_as_much_room_as_the_kernels_own_runs_differ() {
 }
 
 #[test]
-fn a_share_of_few_is_left_out_and_one_of_none_is_compared() {
+fn a_share_of_few_is_left_out_one_of_none_compared() {
     let mut few = cell(HUGE_FAULTS, &[10.0; 2], &[90.0; 2], &[("thp_fault_alloc", 10.0), ("thp_fault_fallback", 9.0)]);
     assert!(only(&few, HUGE_FAULTS).is_none(), "19 attempts");
     for (kernel, ours) in &mut few.runs {

@@ -310,7 +310,7 @@ fn what_is_written_reads_back() {
 }
 
 #[test]
-fn a_found_machine_is_as_fast_as_the_one_that_was_asked_for() {
+fn a_found_machine_is_as_fast_as_the_requested() {
     let mut fast = read(GOOD).unwrap();
     fast.nodes[1].bandwidth = BytesPerSecond::new(Bytes::gib(25));
     fast.shared_core = Some(SharedCore { percent: 150, source: "assumed".to_owned() });

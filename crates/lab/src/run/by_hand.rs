@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operator_takes_what_a_simulated_one_takes_and_comes_after_the_trace() {
+    fn an_operator_takes_as_much_as_a_simulated_one_after_the_trace() {
         let before = Before { exist: Frames(1000), free: Frames(900), high: Frames(10) };
         let spec = BalloonSpec {
             orders: vec![

@@ -1,3 +1,5 @@
+//! States of memory: a loaded state is held to the kernel's own counts, and damaged files are refused.
+
 use std::collections::BTreeMap;
 
 use linux::procfs::{buddyinfo, pagetypeinfo};

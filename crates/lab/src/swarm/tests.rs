@@ -1,3 +1,5 @@
+//! Swarm cases: held to follow from their seed alone, and to find no broken invariant.
+
 use super::*;
 
 #[test]

@@ -61,7 +61,7 @@ fn rows_of_the_published_table_count_where_a_reason_picks_them() {
 }
 
 #[test]
-fn rules_from_memory_are_those_of_the_nearest_file_that_says_but_for_what_is_given_since() {
+fn rules_from_memory_come_from_the_nearest_file_that_lists_them() {
     let of = |name: &str| variant::from_memory(name).expect(name);
     let all = of("v3.9");
     assert!(all.contains(&"thp_nodes") && !all.contains(&"mark_step"), "{all:?}");

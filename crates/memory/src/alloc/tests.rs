@@ -1,3 +1,5 @@
+//! The fast path: zonelists, per-CPU lists, fair zones and ALLOC_NOFRAGMENT, held to the rules of releases.
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::check::walk;
@@ -95,7 +97,7 @@ fn what_is_not_the_callers_is_not_freed() {
 }
 
 #[test]
-fn what_a_cpu_gives_back_doubles_up_to_a_bound_as_long_as_it_only_frees() {
+fn pcp_free_batches_double_up_to_a_bound_while_only_freeing() {
     let largest = |rules| {
         let mut mm = small_with(rules, 8);
         let taken: Vec<_> = (0..8000).map(|_| with(&mut mm, |mm, cx| mm.alloc(cx, &USER)).0.unwrap()).collect();
@@ -150,7 +152,7 @@ fn zones_take_turns_from_3_12_to_4_7() {
 }
 
 #[test]
-fn a_turn_ends_with_the_last_frame_and_all_begin_the_next_together() {
+fn a_fair_turn_ends_with_the_last_frame_for_all_zones() {
     let mut mm = two_zones("v4.1");
     let spans = [0, 1].map(|zone: usize| mm.zones()[zone].marks.high.0 - mm.zones()[zone].marks.low.0);
     assert_eq!(spans[0], 3 * spans[1]);
@@ -192,7 +194,7 @@ fn leave(mm: &mut Memory, frames: u64) {
 }
 
 #[test]
-fn before_4_6_who_wants_local_memory_and_may_not_reclaim_has_what_is_above_low() {
+fn before_4_6_local_requests_without_reclaim_stop_at_low() {
     let speculative = AllocRequest { reclaims: false, wakes_kswapd: false, ..USER }.this_node();
     for (rules, above_min) in [("v4.1", false), ("v4.4", false), ("v4.6", true), ("v4.8", true)] {
         let mut mm = small(rules);
@@ -224,7 +226,7 @@ fn before_4_4_who_may_not_wait_is_as_good_as_atomic() {
 }
 
 #[test]
-fn released_5_0_breaks_up_pageblocks_as_4_20_does_and_5_1_spares_them() {
+fn release_5_0_fragments_pageblocks_like_4_20_unlike_5_1() {
     for (rules, spares) in [("v4.20", false), ("v5.0", false), ("v5.1", true), ("v6.1", true)] {
         let mut mm = two_zones(rules);
         let normal = mm.zones()[1].start;

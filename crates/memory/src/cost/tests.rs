@@ -1,3 +1,5 @@
+//! The meter: times by cause are held to sum to the latency.
+
 use super::*;
 use crate::cx::Cx;
 

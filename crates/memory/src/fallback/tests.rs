@@ -1,3 +1,5 @@
+//! Fallback between migrate types: verdicts held to the rules of releases.
+
 use super::*;
 use FallbackRules::{CountsAlike, KernelSteals, ReclaimableSteals};
 use MigrateType::{Movable, Reclaimable, Unmovable};
@@ -26,7 +28,7 @@ fn a_movable_request_counts_movable_frames_as_its_own() {
 }
 
 #[test]
-fn another_request_counts_what_is_neither_free_nor_movable_in_a_movable_block() {
+fn other_requests_count_kernel_frames_of_a_movable_block_as_alike() {
     assert_eq!(may_steal(CountsAlike, Unmovable, Movable, census(100, 300)), Steal::FreeFrames, "112 alike");
     assert_eq!(may_steal(CountsAlike, Unmovable, Movable, census(100, 256)), Steal::WholeBlock, "156 alike");
     assert_eq!(may_steal(CountsAlike, Unmovable, Movable, census(100, 257)), Steal::FreeFrames, "155 alike");

@@ -1,3 +1,5 @@
+//! The frame table: every state is held to survive packing and unpacking.
+
 use super::{
     word::{FAMILY_MAX, SEGMENT_MAX, VPN_MASK},
     *,

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_at_the_tail_needs_no_more_room_than_it_takes() {
+    fn a_stack_filled_at_its_tail_needs_no_extra_room() {
         let mut stack = Stack::default();
         for n in 0..10_000 {
             stack.push_tail(Pfn(n));

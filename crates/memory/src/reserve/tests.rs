@@ -87,7 +87,7 @@ fn short_of_memory(rules: Variant) -> (Memory, Vec<Pfn>) {
 }
 
 #[test]
-fn an_atomic_request_goes_below_the_min_mark_and_leaves_its_pageblock_for_the_next() {
+fn an_atomic_request_goes_below_min_and_reserves_its_pageblock() {
     for (rules, served) in [("v4.4", true), ("v5.14", true), ("v6.1", true)] {
         let (mut mm, _) = short_of_memory(*named(rules));
         let kernel = AllocRequest::gfp_kernel(NodeId(0)).of_order(Order(4));
@@ -123,7 +123,7 @@ fn what_is_kept_counts_as_taken_for_others() {
 }
 
 #[test]
-fn orders_on_per_cpu_lists_find_what_is_kept_from_6_0_on() {
+fn since_6_0_orders_on_pcp_lists_use_the_high_atomic_reserve() {
     for (name, finds) in [("v5.14", false), ("v6.1", true)] {
         let rules = *named(name);
         let mut mm = Memory::new(&machine(2, 0), rules, &settings(0));

@@ -1,3 +1,5 @@
+//! Spin locks: waits are held not to depend on the order in which CPUs are simulated.
+
 use units::Picos;
 
 use super::*;
@@ -58,7 +60,7 @@ fn who_comes_first_is_served_first() {
 }
 
 #[test]
-fn a_hold_of_a_cpu_that_runs_ahead_is_no_reason_to_wait() {
+fn a_hold_by_a_cpu_that_runs_ahead_is_not_waited_for() {
     let mut lock = SpinLock::default();
     hold(&mut lock, 0, 5000, 1000);
     assert_eq!(locking(&mut lock, 1, 2000, 1000), PAIR + TRANSFER, "it is over before the other begins");

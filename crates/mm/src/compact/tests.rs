@@ -1,3 +1,5 @@
+//! Compaction: a laboratory of fragmented zones, held to the rules of releases from 4.1 on.
+
 mod background;
 mod contended;
 mod deferral;

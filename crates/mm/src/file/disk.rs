@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_queue_of_writes_is_congested_until_it_is_a_good_deal_shorter() {
+    fn a_disk_is_congested_from_7_8_of_its_queue() {
         let (prices, mut counters) = (Prices::free(), Counters::default());
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
         let mut disk = Disk::new(DiskSpec { depth: 16, ..DiskSpec::default() });

@@ -157,7 +157,7 @@ fn enough_is_enough_in_proportion() {
 }
 
 #[test]
-fn up_to_5_7_a_kind_weighs_the_more_the_fewer_of_its_pages_were_in_use() {
+fn up_to_5_7_the_kind_used_less_is_scanned_more() {
     let mut files = Files::of("v4.1", 512);
     let recent = |scanned, rotated| crate::folio::lru::Recent { scanned, rotated };
     files.mm.lru.lruvec_mut(0).recent = [recent(99, 9), recent(128, 31)];
@@ -169,7 +169,7 @@ fn up_to_5_7_a_kind_weighs_the_more_the_fewer_of_its_pages_were_in_use() {
 }
 
 #[test]
-fn pages_count_as_in_use_that_come_to_an_active_list_or_go_back_to_one() {
+fn pages_put_on_active_lists_count_as_in_use() {
     let mut files = Files::of("v4.1", 64);
     let recent = |files: &Files| {
         let recent = files.mm.lru.lruvecs()[0].recent[1];
@@ -209,7 +209,7 @@ fn what_a_list_came_to_says_something_of_its_zone() {
 }
 
 #[test]
-fn anonymous_memory_of_a_large_zone_may_be_active_for_the_greater_part() {
+fn most_anonymous_memory_of_a_large_zone_may_be_active() {
     let low = |rules: &str, gib: u64| {
         let mut files = Files::of(rules, 32);
         files.mm.memory.zone_mut(ZoneIndex(0)).managed = gib << 18;
@@ -279,7 +279,7 @@ fn listed(files: &Files) -> Vec<Pfn> {
 }
 
 #[test]
-fn up_to_4_14_a_cpu_uses_others_before_what_it_has_reclaimed() {
+fn up_to_4_14_a_cpu_allocates_reclaimed_frames_last() {
     let after = |rules: &str| {
         let mut files = Files::with(rules, 14, &long_lists());
         let was = listed(&files);
@@ -296,7 +296,7 @@ fn up_to_4_14_a_cpu_uses_others_before_what_it_has_reclaimed() {
 }
 
 #[test]
-fn up_to_4_14_what_is_read_comes_from_the_end_that_gives_back() {
+fn up_to_4_14_reads_take_frames_of_the_cold_end() {
     let next = |rules: &str| {
         let mut files = Files::with(rules, 1, &long_lists());
         let list = listed(&files);

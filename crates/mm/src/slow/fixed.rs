@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_begins_again_waits_for_a_long_queue_that_is_in_the_way_of_the_zone_it_prefers() {
+    fn a_retry_waits_for_a_congested_disk_of_the_preferred_zone() {
         let zone = |kind, start| ZoneSpec::whole(kind, Pfn(start), 1 << 13);
         let zones = vec![zone(ZoneKind::Dma32, 0), zone(ZoneKind::Normal, 1 << 13)];
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones };

@@ -132,7 +132,7 @@ fn the_huge_zero_page_is_allocated_once_and_splits_on_a_store() {
 }
 
 #[test]
-fn a_huge_page_that_is_unmapped_in_part_stays_whole_and_is_queued() {
+fn a_huge_page_unmapped_in_part_is_queued_for_a_split() {
     let (mut machine, mut space, range) = setup(ThpEnabled::Always, HUGE);
     write(&mut machine, &mut space, range);
     let allocated = machine.allocated();
@@ -182,7 +182,7 @@ fn after_fork_the_first_store_copies_and_the_sole_owner_reuses() {
 }
 
 #[test]
-fn a_new_page_in_a_batch_is_copied_by_kernels_that_count_references() {
+fn kernels_that_count_references_copy_new_pages_in_a_batch() {
     for (name, copies) in [("v5.8", 0), ("v5.9", 1), ("v5.18", 0)] {
         let mut machine = SmallMachine::with(2048, *variant::named(name));
         machine.mm.thp.enabled = ThpEnabled::Never;
@@ -198,7 +198,7 @@ fn a_new_page_in_a_batch_is_copied_by_kernels_that_count_references() {
 }
 
 #[test]
-fn a_shared_huge_page_splits_on_a_store_and_is_reused_by_the_last() {
+fn a_shared_huge_page_splits_on_a_store_the_last_reuses_it() {
     let (mut machine, mut parent, range) = setup(ThpEnabled::Always, HUGE);
     write(&mut machine, &mut parent, range);
     let mut child = machine.run(|mm, cx| parent.fork(mm, cx)).0.unwrap();
@@ -215,7 +215,7 @@ fn a_shared_huge_page_splits_on_a_store_and_is_reused_by_the_last() {
 }
 
 #[test]
-fn a_huge_page_is_queued_when_its_last_huge_entry_leaves_parts_unmapped() {
+fn a_huge_page_is_queued_after_its_last_huge_entry() {
     let (mut machine, mut parent, range) = setup(ThpEnabled::Always, HUGE);
     write(&mut machine, &mut parent, range);
     let mut child = machine.run(|mm, cx| parent.fork(mm, cx)).0.unwrap();

@@ -49,7 +49,7 @@ fn written(enabled: ThpEnabled, blocks: u32, pages: u64) -> (SmallMachine, Addre
 }
 
 #[test]
-fn a_fault_owns_its_huge_page_and_its_table_until_they_are_mapped() {
+fn a_fault_owns_its_huge_page_and_table_until_mapped() {
     let mut machine = SmallMachine::new(16 * 512);
     let mut space = machine.space();
     let range = machine.map(&mut space, HUGE);
@@ -339,7 +339,7 @@ fn a_copy_that_somebody_else_was_faster_with_is_given_back() {
 }
 
 #[test]
-fn before_5_8_a_store_to_the_huge_zero_page_clears_a_huge_page() {
+fn before_5_8_a_store_to_the_huge_zero_page_clears_one() {
     let mut machine = SmallMachine::with(16 * 512, *variant::named("v4.20"));
     let mut space = machine.space();
     let range = huge_part(machine.map(&mut space, 2 * HUGE));

@@ -57,7 +57,7 @@ fn what_was_swapped_out_comes_back() {
 }
 
 #[test]
-fn what_is_shared_with_a_child_is_swapped_and_comes_back_for_both() {
+fn memory_shared_with_a_child_is_swapped_for_both() {
     let mut machine = Machine::new(&setup());
     let parent = machine.start(20 * MIB);
     machine.write_all(parent);
@@ -111,7 +111,7 @@ fn pages_that_cannot_be_written_stay() {
 }
 
 #[test]
-fn who_wants_a_page_that_cannot_be_read_is_killed_and_nobody_sees_what_is_not_its_own() {
+fn a_task_whose_page_cannot_be_read_is_killed() {
     let memory = Setup { medium: SwapMedium::Memory, ..setup() };
     for setup in [setup(), memory] {
         let mut machine = Machine::new(&setup);
@@ -184,7 +184,7 @@ fn many_at_once_lose_nothing() {
 }
 
 #[test]
-fn huge_pages_are_split_on_their_way_to_swap_and_hold_the_same() {
+fn huge_pages_are_split_before_swap_with_equal_contents() {
     for name in ["v6.1", "v5.10", "v4.20", "v4.1"] {
         let variant = *variant::named(name);
         let mut machine = Machine::new(&Setup { frames: 24 * MIB, huge: true, boost_factor: 0, variant, ..setup() });

@@ -118,7 +118,7 @@ fn p_is_that_of_a_worked_example() {
 }
 
 #[test]
-fn of_tables_without_a_change_one_in_twenty_has_a_star_at_most() {
+fn at_most_1_in_20_unchanged_tables_has_a_star() {
     for pairs in [true, false] {
         let mut draws = Normal(if pairs { 3 } else { 4 });
         let mut starred = 0;

@@ -1,3 +1,5 @@
+//! Frontiers of guest memory: one line per column, held to 80 columns and to known figures.
+
 use serde_json::json;
 
 use super::*;

@@ -105,7 +105,7 @@ fn a_line_of_a_result_has_every_kind_in_order() {
 }
 
 #[test]
-fn a_screen_has_fragmenting_events_by_type_and_a_dash_for_what_nobody_counted() {
+fn a_screen_has_extfrag_events_by_type_or_a_dash() {
     let expected = "\
 files External Fragmentation Events, events per run, lower is better
                                 sim  sim     host

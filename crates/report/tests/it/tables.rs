@@ -578,7 +578,7 @@ fn of_result(result: &str, mut cell: Cell) -> Cell {
 }
 
 #[test]
-fn two_results_stand_side_by_side_and_are_compared_with_the_column_that_is_asked_for() {
+fn two_results_are_compared_with_the_chosen_column() {
     let one = |result, samples: &[f64]| of_result(result, latency(cell(Target::Sim, "v6.1", "base"), samples));
     let cells = [one("old", &[100.0]), one("new", &[80.0])];
     let csv = to_csv(&Report::new(&cells, 1), &[], &[]);

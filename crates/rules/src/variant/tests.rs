@@ -52,7 +52,7 @@ fn a_release_gets_the_newest_rules_that_are_not_newer() {
 
 /// Each from 3.9 on has rules, under its own name.
 #[test]
-fn a_release_without_a_file_stands_for_the_newest_rules_that_are_not_newer() {
+fn a_release_without_a_file_has_the_newest_older_rules() {
     for (name, expected, rules) in [
         ("v5.15", "v5.15", "v5.14"),
         ("5.15", "v5.15", "v5.14"),
@@ -169,7 +169,7 @@ fn a_kernel_with_patches_is_its_parent_until_some_are_asked_for() {
 
 /// The upper patch decides: as published nothing is spared, as mended pageblocks are.
 #[test]
-fn the_series_of_2018_loses_a_flag_that_a_later_patch_gives_back() {
+fn the_2018_series_loses_a_flag_that_a_later_patch_restores() {
     let with = |patches: &[u32]| patched("v4.20-rc3", patches);
     let spares = |rules: Variant| rules.nofragment && !rules.nofragment_flag_lost;
     let tables: [&[u32]; 4] = [&[], &[1], &[1, 2, 3, 4], &[1, 2, 3, 4, 6]];

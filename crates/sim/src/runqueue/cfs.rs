@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_slept_has_credit_on_a_cpu_that_has_hardly_run_too() {
+    fn a_sleeper_has_credit_on_a_young_cpu_too() {
         let periods = periods(2);
         let mut queue = Queue::default();
         let mut sleeper = Entity::new(Nice::new(0));

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_half_of_the_time_uses_half_of_a_cpu_and_weighs_all() {
+    fn a_task_running_half_the_time_has_half_usage_full_load() {
         let mut task = new();
         for n in 1..=200 {
             task.changes(if n % 2 == 0 { Doing::Runs } else { Doing::Waits }, Time(MILLISECOND.0 * n));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_4_2_who_waits_counts_as_when_it_began_to_and_who_runs_as_at_the_last_tick() {
+    fn up_to_4_2_a_waiting_tasks_load_stays() {
         let at = |millis: u64| Time(MILLISECOND.0 * millis);
         let mut task = new();
         task.changes(Doing::Sleeps, at(10));

@@ -80,7 +80,7 @@ fn from_3_16_on_a_writer_spins_while_another_one_runs() {
 }
 
 #[test]
-fn up_to_5_2_a_writer_that_finds_readers_sleeps_and_keeps_readers_out() {
+fn up_to_5_2_a_sleeping_writer_blocks_new_readers() {
     let mut case = Case::new(Rules::Spinning);
     assert_eq!((case.reads(0, 0), case.reads(1, 0)), (Held, Held));
     assert_eq!(case.writes(2, 1), Sleep);
@@ -93,7 +93,7 @@ fn up_to_5_2_a_writer_that_finds_readers_sleeps_and_keeps_readers_out() {
 }
 
 #[test]
-fn from_5_3_on_a_writer_spins_on_readers_for_a_while_and_then_nobody_does() {
+fn from_5_3_on_a_writer_spins_on_readers_then_forbids_spinning() {
     for rules in [Rules::SpinningOnReaders, Rules::Stealing] {
         let mut case = Case::new(rules);
         assert_eq!((case.reads(0, 0), case.reads(1, 0)), (Held, Held));
@@ -125,7 +125,7 @@ fn a_writer_that_spins_on_readers_comes_in_between_two_short_holds() {
 }
 
 #[test]
-fn from_5_3_to_5_10_readers_spin_and_come_in_beside_others_until_that_is_forbidden() {
+fn from_5_3_to_5_10_readers_spin_until_that_is_forbidden() {
     let mut case = Case::new(Rules::SpinningOnReaders);
     assert_eq!(case.writes(0, 0), Held);
     assert_eq!(case.reads(1, 1), Spin(None), "while the writer runs");
@@ -146,7 +146,7 @@ fn from_5_3_to_5_10_readers_spin_and_come_in_beside_others_until_that_is_forbidd
 }
 
 #[test]
-fn from_5_11_on_a_reader_takes_a_lock_that_nobody_has_and_only_then() {
+fn from_5_11_on_a_reader_steals_only_a_free_lock() {
     let mut case = Case::new(Rules::Stealing);
     assert_eq!(case.reads(0, 0), Held);
     case.lock.forbid_spinning();
@@ -173,7 +173,7 @@ fn a_reader_that_steals_takes_the_readers_of_the_queue_along() {
 }
 
 #[test]
-fn from_5_3_on_who_is_first_for_a_jiffy_gets_it_handed_over() {
+fn from_5_3_on_the_oldest_waiter_gets_the_handoff() {
     for rules in [Rules::SpinningOnReaders, Rules::Stealing] {
         let mut case = Case::new(rules);
         assert_eq!(case.reads(0, 0), Held);
@@ -209,7 +209,7 @@ fn a_writer_that_spins_comes_before_an_overdue_reader_which_is_next() {
 }
 
 #[test]
-fn from_5_3_on_a_wake_up_lets_all_readers_of_the_queue_in() {
+fn from_5_3_on_a_wake_up_admits_all_queued_readers() {
     for (rules, first) in [(Rules::Spinning, &[1][..]), (Rules::SpinningOnReaders, &[1, 3]), (Rules::Stealing, &[1, 3])]
     {
         let mut case = Case::new(rules);

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_cpu_looks_at_the_tick_at_which_its_time_is_over() {
+    fn a_busy_cpu_balances_at_the_tick_after_its_interval() {
         let world = crowded("v4.1");
         let mut cpu = Cpu::new(HOST, variant::named("v4.1"));
         cpu.looked(millis(400), 0, true);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cpu_sees_when_it_becomes_idle_does_not_change_when_it_has_looked() {
+    fn a_newly_idle_look_leaves_the_last_look_time() {
         let mut world = crowded("v4.1");
         let cpu = &mut world.cpus[1];
         cpu.looked(millis(400), 0, false);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn from_4_1_on_a_cpu_has_too_much_only_if_its_tasks_have_run_for_nearly_all_of_its_time() {
+    fn from_4_1_on_overload_needs_tasks_that_ran_nearly_always() {
         let second = Time(Picos::from_secs(1).0);
         for (rules, looker, takes) in
             [("v3.16", Looker::Idle, true), ("v4.1", Looker::Idle, false), ("v4.1", Looker::NewlyIdle, true)]

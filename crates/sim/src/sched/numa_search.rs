@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn those_at_home_are_swapped_less_readily_and_those_of_a_group_where_there_is_no_room() {
+    fn tasks_on_their_node_or_in_a_group_are_swapped_less() {
         let gain = |form: NumaPlaces, running: Running, group: Option<GroupId>| {
             let mut this = search(form, [2, 2], (160, 320));
             this.group = group;
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn up_to_4_18_each_cpu_is_looked_at_for_a_move_and_a_swap() {
+    fn up_to_4_18_each_cpu_is_compared_for_move_and_swap() {
         let form = NumaPlaces::ByCapacity;
         let mut this = search(form, [2, 2], (500, 0));
         assert_eq!(this.compare(&at(None)), Compared::Passed(Why::NoCapacity));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_wakes_many_leaves_them_where_they_ran_if_these_wake_many_too() {
+    fn wakees_of_a_wide_waker_stay_if_they_wake_many() {
         let (mut world, id) = world("v4.1", 1, &[]);
         world.waker = Some(CpuId(0));
         let wake = |wakes: &mut Wakes, times: u32| (0..times).for_each(|n| wakes.record(TaskId(n), Time(1)));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_the_same_again_wakes_few_and_a_second_halves_what_is_known() {
+    fn wakee_flips_count_changes_and_halve_each_second() {
         let mut wakes = Wakes::default();
         for at in [1, 2, 3] {
             wakes.record(TaskId(1), Time(at));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_has_answered_where_it_interrupts_or_beyond_its_cache_where_it_was_asked() {
+    fn a_disk_interrupt_lands_in_the_asking_cpus_cache() {
         let (mut world, _) = world("v4.1", 0, &[]);
         // The first CPU is interrupted, then the second, and so on.
         for asked_and_told in [[0, 0], [0, 1], [0, 0], [1, 1], [2, 2], [3, 3], [3, 2], [2, 3]] {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_wakes_has_an_idle_core_before_an_idle_thread_of_its_own() {
+    fn a_woken_task_prefers_an_idle_core_to_a_sibling_thread() {
         for rules in ["v4.1", "v5.0"] {
             // The waking task ran on CPU 0, where another one runs now.
             let mut world = threads(rules, &[0]);

@@ -138,7 +138,7 @@ fn a_mapping_is_read_ahead_and_around() {
 }
 
 #[test]
-fn stores_to_a_shared_mapping_make_dirty_and_to_a_private_one_copy() {
+fn stores_dirty_shared_mappings_and_copy_private_ones() {
     let (stats, _) = run(&small(), async |os: Sim| {
         let file = os.create("a").await.unwrap();
         os.unlink("a").await.unwrap();
@@ -187,7 +187,7 @@ fn what_a_disk_cannot_write_fsync_reports_once() {
 }
 
 #[test]
-fn a_page_behind_the_end_of_its_file_is_a_bus_error_and_one_of_no_mapping_a_violation() {
+fn a_page_behind_the_files_end_is_a_bus_error() {
     let (ends, _) = run(&small(), async |os: Sim| {
         let file = write(&os, "a", 3).await;
         let of = FileRange { file, offset: Bytes(0) };

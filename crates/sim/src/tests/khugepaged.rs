@@ -147,7 +147,7 @@ async fn fragment_and_fault(os: Sim) {
 }
 
 #[test]
-fn every_patch_of_the_series_and_any_of_them_together_run_to_their_end() {
+fn every_subset_of_the_series_runs_to_its_end() {
     let all: [&[u32]; 8] = [&[1], &[2], &[3], &[4], &[2, 4], &[1, 3], &[1, 2, 3, 4], &[1, 2, 3, 4, 5]];
     for (patches, nodes) in all.into_iter().flat_map(|patches| [(patches, 1), (patches, 2)]) {
         let config = short_of_huge(variant::patched("v4.1-rc2", patches), nodes);

@@ -10,7 +10,7 @@ fn small() -> Config {
 }
 
 #[test]
-fn the_process_that_wants_too_much_dies_and_the_other_one_goes_on() {
+fn the_process_that_wants_too_much_dies_others_go_on() {
     for thp_enabled in [ThpEnabled::Never, ThpEnabled::Always] {
         let config = Config { thp_enabled, ..small() };
         let ((modest, greedy), finish) = simulate(&config, no_entries, async |os: Sim| {
@@ -85,7 +85,7 @@ fn the_first_task_is_told_who_died() {
 }
 
 #[test]
-fn where_there_is_no_memory_for_a_process_it_is_dead_and_nobody_waits_for_it() {
+fn a_process_without_memory_is_dead_and_not_waited_for() {
     let entries = |_: &'static str, _: Vec<u8>| -> EntryFuture {
         Box::pin(async {
             Sim.sleep(Picos::from_secs(1)).await;

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_pass_goes_on_with_it_or_when_its_time_is_over() {
+    fn a_waiter_for_a_pass_goes_on_with_it_or_times_out() {
         let slept = |passed: Option<Time>| {
             let mut world = world_of("v6.1", vec![vec![0, 1]]);
             let space = world.create_space();

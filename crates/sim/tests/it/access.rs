@@ -84,7 +84,7 @@ fn without_distances_it_takes_the_same_everywhere() {
 }
 
 #[test]
-fn a_task_runs_where_it_may_and_its_children_want_memory_where_it_does() {
+fn affinity_and_mempolicy_are_kept_and_inherited() {
     simulate(&machine(), no_entries, async |os: Sim| {
         let nodes = os.nodes();
         assert_eq!(nodes.iter().map(|node| node.cpus.len()).collect::<Vec<_>>(), [2, 2, 2]);
@@ -157,7 +157,7 @@ fn sweeps(config: &Config, threads: &'static [(u32, u32)], ms: u64) -> (Vec<u64>
 }
 
 #[test]
-fn sweeps_share_what_a_node_or_a_link_gives_and_take_a_step_a_tick() {
+fn sweeps_share_the_bandwidth_of_a_node_or_link() {
     // A line takes 8 ns near and 16 ns far: 8 and 4 GB/s.
     let by_place =
         |near, far| (0..3).map(|from| (0..3).map(|to| if from == to { near } else { far }).collect()).collect();
@@ -252,7 +252,7 @@ fn beside(sharing: Option<Sharing>, is_busy: bool) -> (Picos, Picos) {
 }
 
 #[test]
-fn busy_cpus_share_their_core_and_their_cache_where_the_machine_says_so() {
+fn busy_cpus_share_core_and_cache_on_such_machines() {
     let sharing = Some(Sharing { core_percent: 160 });
     let (compute, loads) = beside(sharing, false);
     assert_eq!(compute, Picos::from_micros(20_000));

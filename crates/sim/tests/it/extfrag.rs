@@ -60,7 +60,7 @@ fn kind(line: &str) -> ExtfragKind {
 }
 
 #[test]
-fn a_kernel_that_stalls_has_a_counter_of_stalls_and_others_have_none() {
+fn only_kernels_with_stalls_have_their_counter() {
     let stalls = |patches: &[u32]| {
         let config = Config { variant: variant::patched("v4.20-rc3", patches), ..small("v4.20") };
         mix(&config).1.0.contains_key("fragment_stall")

@@ -52,7 +52,7 @@ fn writer_against_reader(rules: &str) -> (usize, Picos, Finish) {
 }
 
 #[test]
-fn a_writer_gets_the_lock_from_a_reader_that_faults_all_the_time() {
+fn a_writer_gets_the_lock_from_a_constantly_faulting_reader() {
     let times = |rules| writer_against_reader(rules).0;
     // Asleep, it is woken by the first fault that ends, and no other one begins before it had the lock: for each of its two
     // locks the reader that it kept out wakes up, faults once, and then the writer wakes up.
@@ -105,7 +105,7 @@ fn huge_storm(rules: &str) -> f64 {
 }
 
 #[test]
-fn a_reader_that_steals_starves_a_writer_that_wakes_up_until_it_is_handed_over() {
+fn a_stealing_reader_starves_a_writer_until_the_handoff() {
     // The writer spins for 10 us on a huge fault of 200 us, in vain, and sleeps. Up to 5.10 its wait keeps readers out; from
     // 5.11 on the reader that lets go takes the lock again before the writer has woken up, time and again.
     let (fair, stealing, vma_locks) = (huge_storm("v5.3"), huge_storm("v5.11"), huge_storm("v6.18"));

@@ -202,7 +202,7 @@ fn tasks_whose_memory_cannot_move_swap_their_places() {
 }
 
 #[test]
-fn what_threads_share_stays_where_most_of_its_use_is_and_their_periods_grow() {
+fn shared_pages_stay_where_most_used_and_periods_grow() {
     let finish = share(&machine("v6.1", ThpEnabled::Always, &[]));
     let of = |event| finish.counters.get(event);
     let [updates, faults, local, moved] =

@@ -63,7 +63,7 @@ fn count(finish: &Finish, event: Event) -> u64 {
 }
 
 #[test]
-fn a_guest_that_fits_into_a_node_is_the_same_by_every_policy() {
+fn a_guest_that_fits_a_node_ignores_the_policy() {
     let (time, places, vanilla) = pin(&[], 96);
     assert_eq!(places.nodes, [96 * 256, 0]);
     for patches in [&[1][..], &[2], &[3], &[4], &[5], &[6], &[6, 7], &[8], &[9], &[10], &[11]] {
@@ -76,7 +76,7 @@ fn a_guest_that_fits_into_a_node_is_the_same_by_every_policy() {
 /// Each fault beyond the node reclaims to the last priority in vain, as compaction does not even begin. That it would not try
 /// hard changes nothing; that it never reclaims, or goes elsewhere, everything.
 #[test]
-fn a_guest_that_does_not_fit_is_a_storm_unless_nobody_reclaims_for_the_node() {
+fn a_guest_larger_than_a_node_storms_unless_reclaim_is_off() {
     let (storm, _, vanilla) = pin(&[], 160);
     let (stalls, fallbacks) = (count(&vanilla, Event::AllocstallMovable), count(&vanilla, Event::ThpFaultFallback));
     assert!(fallbacks > 10 && stalls == fallbacks, "{stalls} stalls in {fallbacks} faults");

@@ -103,7 +103,7 @@ fn fair_locks_are_waited_for_as_long_as_in_the_strict_order() {
 }
 
 #[test]
-fn locks_that_readers_steal_are_waited_for_as_long_as_in_the_strict_order() {
+fn stolen_locks_are_waited_for_as_in_the_strict_order() {
     compare("v6.1", 32);
 }
 

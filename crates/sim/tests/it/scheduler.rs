@@ -73,7 +73,7 @@ fn placed_storm(config: &Config, tasks: u32, rounds: u32, place: fn(u32) -> Plac
 }
 
 #[test]
-fn who_comes_last_to_a_barrier_wakes_the_others_one_after_the_other() {
+fn the_last_task_at_a_barrier_wakes_the_others_in_turn() {
     for rules in ["v5.3", "v6.1", "v6.12"] {
         let prices = Prices::new(|work| match work {
             Work::WakeUp => Picos::from_micros(8),
@@ -234,7 +234,7 @@ fn more_tasks_than_cpus_run_the_same_twice() {
 }
 
 #[test]
-fn kswapd_wakes_when_memory_is_short_and_gives_up_when_there_is_nothing() {
+fn kswapd_wakes_on_a_shortage_and_gives_up_in_vain() {
     let mut config = machine(2, "v6.1");
     config.settings.min_free_kbytes = 8192;
     config.cap = Bytes::mib(300);

@@ -1,3 +1,5 @@
+//! The warehouse workload: points and shares of heaps, held to the published series.
+
 use os::Runs;
 use units::{CpuId, NodeId};
 

@@ -1,3 +1,5 @@
+//! Choice of targets: held to the rule that named machines, kernels and options never lead to the host by accident.
+
 use std::collections::BTreeSet;
 
 use units::{Bytes, setting::SETTINGS};
@@ -100,7 +102,7 @@ fn what_is_named_never_leads_to_this_machines_kernel() {
 
 /// The cells that are planned, and not only where they might go.
 #[test]
-fn a_plan_with_what_is_named_has_no_cell_on_this_machines_kernel() {
+fn a_plan_for_named_targets_has_no_host_cell() {
     for experiment in experiments() {
         // Those that can run there: the grid of each is cheap.
         if !experiment.targets.iter().any(|target| target == Host.name()) {

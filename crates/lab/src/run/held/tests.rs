@@ -1,3 +1,5 @@
+//! Reading result files: every kind of damage is held to be noticed, down to a flipped bit.
+
 use std::{fs, path::PathBuf};
 
 use serde_json::json;

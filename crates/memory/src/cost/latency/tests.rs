@@ -1,3 +1,5 @@
+//! Prices of accesses by place: held to the figures of a machine's file.
+
 use super::*;
 
 fn picos(ns: &[&[u64]]) -> Vec<Vec<Picos>> {
@@ -55,7 +57,7 @@ fn memory_that_is_nearer_than_ones_own_is_not_remote() {
 }
 
 #[test]
-fn what_a_cache_or_a_tlb_holds_of_a_range_is_found_there() {
+fn cached_and_tlb_covered_parts_of_a_range_are_fast() {
     let cache = Some(LastCache { size: Bytes::mib(32), load: Picos::from_nanos(20) });
     let latency = Latency { cache, ..two_nodes() };
     let random = |of: &Latency, mib: u64, is_huge| {

@@ -235,7 +235,7 @@ fn a_range_that_a_tlb_reaches_is_never_walked_for() {
 }
 
 #[test]
-fn a_stride_of_pages_reads_a_line_of_entries_for_eight_of_them() {
+fn a_stride_of_pages_reads_one_entry_line_per_eight_pages() {
     let walk = walk();
     let price = |pages, is_huge| {
         let visit = walk.visit_in_order(Some(LAST), Frames(pages), is_huge);

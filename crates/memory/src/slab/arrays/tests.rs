@@ -1,3 +1,5 @@
+//! SLAB: arrays, shared arrays and aliens, held to mm/slab.c (v4.20).
+
 use std::collections::BTreeSet;
 
 use crate::check;
@@ -77,7 +79,7 @@ fn held(mm: &Memory) -> (Vec<usize>, usize, usize) {
 }
 
 #[test]
-fn an_array_is_filled_by_16_and_when_it_is_in_use_by_a_batch() {
+fn an_array_refills_by_16_and_when_touched_by_a_batch() {
     let mut mm = machine(1);
     let (_, frames) = alloc(&mut mm, 0, 1);
     // From a new slab: 16 of its 20 objects.
@@ -99,7 +101,7 @@ fn the_last_that_was_freed_is_the_first_to_be_used() {
 }
 
 #[test]
-fn a_full_array_gives_half_to_the_shared_one_and_that_full_to_slabs() {
+fn a_full_array_flushes_half_to_the_shared_one_then_slabs() {
     let mut mm = machine(1);
     let (objects, _) = alloc(&mut mm, 0, 50 * PER_SLAB);
     let rest = held(&mm).0[0];

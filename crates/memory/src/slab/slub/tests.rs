@@ -99,7 +99,7 @@ fn the_slab_of_a_cpu_stays_when_it_is_empty() {
 }
 
 #[test]
-fn a_full_slab_of_which_one_is_freed_goes_to_the_cpu_and_is_used_before_a_new_one() {
+fn a_full_slab_with_a_freed_object_joins_the_cpus_partial_list() {
     let mut mm = machine(4096);
     let (objects, frames) = alloc(&mut mm, 3 * PER_SLAB);
     assert_eq!((frames, partial(&mm)), (3, 0));
@@ -133,7 +133,7 @@ fn free_all(mm: &mut Memory, slabs: usize) -> ((usize, u32), i64) {
 }
 
 #[test]
-fn a_cpu_keeps_so_many_partial_slabs_and_then_gives_all_to_the_node() {
+fn a_full_cpu_partial_list_is_moved_to_the_node() {
     // 5.16: 120 objects, that is 12 half-empty slabs. 4.20: 30 objects, but each slab had one when it came.
     for (rules, most) in [("v6.1", 12), ("v4.20", 31)] {
         assert_eq!(free_all(&mut machine_of(rules, 16_384), most + 1), ((most, 0), 0), "{rules}");
@@ -145,7 +145,7 @@ fn a_cpu_keeps_so_many_partial_slabs_and_then_gives_all_to_the_node() {
 }
 
 #[test]
-fn empty_slabs_of_a_cpu_go_back_with_the_next_that_comes_but_five() {
+fn empty_slabs_beyond_five_partial_ones_are_freed() {
     let mut mm = machine(16_384);
     let (objects, _) = alloc(&mut mm, 14 * PER_SLAB);
     let freed: i64 = objects[..12 * PER_SLAB].iter().map(|object| free(&mut mm, *object)).sum();

@@ -54,7 +54,7 @@ fn it_makes_a_block_of_the_order_that_it_was_woken_for() {
 }
 
 #[test]
-fn it_is_woken_by_who_may_not_compact_himself_and_where_there_is_one() {
+fn kcompactd_is_woken_by_requests_that_may_not_compact() {
     for (version, wakes) in [("v6.1", true), ("v4.8", false), ("v4.4", false)] {
         let (mut lab, _) = Lab::fragmented(16, rules(version));
         let request = AllocRequest { wakes_kswapd: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
@@ -106,7 +106,7 @@ fn it_rests_for_32_seconds_when_it_was_of_no_use() {
 }
 
 #[test]
-fn it_does_not_look_by_itself_before_5_9_or_when_told_not_to() {
+fn kcompactd_is_not_proactive_before_5_9_or_at_proactiveness_0() {
     for (rules, proactiveness) in [(rules("v5.8"), 20), (rules("v6.1"), 0)] {
         let (mut lab, _) = Lab::fragmented(16, Variant { ..rules });
         lab.mm.compaction.proactiveness = proactiveness;

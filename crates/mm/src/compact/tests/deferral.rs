@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn after_the_kth_failure_two_to_the_k_less_one_requests_are_turned_away() {
+fn the_kth_failure_defers_2_to_the_k_less_1_requests() {
     let mut zone = ZoneCompact::new(Pfn(512), Pfn(4096), Order(9));
     let order = Order(9);
     let comes = |zone: &mut ZoneCompact, order| {
@@ -70,7 +70,7 @@ fn only_synchronous_failures_defer_and_a_deferred_stall_counts_since_5_1() {
 }
 
 #[test]
-fn from_5_1_to_5_11_a_request_without_room_counts_as_one_that_compacted() {
+fn from_5_1_to_5_11_skipped_requests_count_as_compacted() {
     for (version, counts) in [("v5.0", 0), ("v5.1", 1), ("v5.10", 1), ("v5.14", 0), ("v6.1", 0)] {
         let mut lab = Lab::new(16, rules(version));
         let id = lab.process();

@@ -76,7 +76,7 @@ fn one_huge_page_after_the_other_comes_from_a_larger_machine() {
 }
 
 #[test]
-fn a_request_that_would_succeed_or_has_no_room_is_not_worth_it() {
+fn a_zone_with_a_block_or_without_room_is_unsuitable() {
     let mut lab = Lab::new(16, rules("v6.1"));
     let compacted = lab.compact(Lab::request(), CompactPriority::Async);
     assert_eq!(compacted.result, CompactResult::Success);

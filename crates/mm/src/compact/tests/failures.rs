@@ -221,7 +221,7 @@ fn a_fault_waits_until_the_page_has_arrived() {
 }
 
 #[test]
-fn a_page_that_is_unmapped_on_its_way_is_gone_when_it_arrives() {
+fn a_page_unmapped_during_migration_is_freed_on_arrival() {
     let (mut lab, id) = small();
     let (mut migrate, mut targets, source) = begun(&mut lab, id);
     let (_, range) = lab.mapped.remove(0);
@@ -242,7 +242,7 @@ fn a_page_that_is_unmapped_on_its_way_is_gone_when_it_arrives() {
 }
 
 #[test]
-fn a_page_that_is_unmapped_before_its_turn_is_freed_by_who_has_isolated_it() {
+fn a_page_unmapped_before_migration_is_freed_by_the_isolation() {
     let (mut lab, id) = small();
     let (sources, mut targets) = lab.isolated_for_move(id, 2, 2);
     let (_, range) = lab.mapped.remove(0);

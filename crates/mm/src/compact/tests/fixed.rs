@@ -65,7 +65,7 @@ fn a_fault_that_gets_nothing_compacts_reclaims_and_compacts_again() {
 }
 
 #[test]
-fn khugepaged_waits_the_second_time_and_what_it_defers_keeps_faults_from_trying() {
+fn khugepaged_waits_on_its_second_try_and_defers_faults() {
     let (mut lab, id) = Lab::fragmented(16, rules("v4.1"));
     lab.lock_all(id);
     lab.fail_slowly(AllocControl::new(fault()), None);
@@ -83,7 +83,7 @@ fn khugepaged_waits_the_second_time_and_what_it_defers_keeps_faults_from_trying(
 }
 
 #[test]
-fn a_fault_gives_up_where_it_would_be_in_the_way_and_khugepaged_does_not() {
+fn a_fault_gives_up_on_contention_and_khugepaged_does_not() {
     for (thread, stalls) in [(false, [1, 1, 0]), (true, [2, 2, 1])] {
         let (mut lab, id) = Lab::fragmented(16, rules("v4.1"));
         lab.lock_all(id);
@@ -173,7 +173,7 @@ fn pageblocks_of_huge_pages_are_marked_and_stay_marked_before_4_15() {
 }
 
 #[test]
-fn before_5_1_the_next_run_begins_at_the_last_pageblock_that_is_marked() {
+fn before_5_1_the_next_run_begins_at_the_last_marked_pageblock() {
     // From 5.1 on it begins one behind the next one, and so passes that over.
     for (is_private, begins_at) in [(false, true), (true, false)] {
         let of_then = Variant { compact_private_sources: is_private, ..rules("v4.1") };
@@ -187,7 +187,7 @@ fn before_5_1_the_next_run_begins_at_the_last_pageblock_that_is_marked() {
 }
 
 #[test]
-fn the_search_for_free_frames_looks_at_every_frame_of_a_large_page_before_4_3() {
+fn before_4_3_the_free_scanner_reads_every_frame_of_large_pages() {
     let scanned = |compact_huge_pages, compact_counts_frames| {
         let of_then = Variant { compact_huge_pages, compact_counts_frames, ..rules("v4.1") };
         // Tables of slabs are in its way.
@@ -201,7 +201,7 @@ fn the_search_for_free_frames_looks_at_every_frame_of_a_large_page_before_4_3() 
 }
 
 #[test]
-fn since_6_0_all_frames_that_are_taken_count_as_scanned_and_since_6_4_those_that_are_passed() {
+fn since_6_0_taken_frames_and_since_6_4_passed_ones_count() {
     let scanned = |rules| {
         // Free blocks of four frames, and tables of slabs between pages.
         let (mut lab, _) = Lab::fragmented_every(16, rules, 4);
@@ -216,7 +216,7 @@ fn since_6_0_all_frames_that_are_taken_count_as_scanned_and_since_6_4_those_that
 }
 
 #[test]
-fn before_4_8_the_search_for_free_frames_goes_on_where_the_zone_can_spare_none() {
+fn before_4_8_the_free_scanner_goes_on_below_the_mark() {
     let came_to = |compact_ends_at_mark| {
         let (mut lab, _) = Lab::fragmented(16, Variant { compact_ends_at_mark, ..rules("v4.1") });
         let low = lab.mm.memory.zones()[0].marks.low.0;

@@ -51,7 +51,7 @@ fn leave(lab: &mut Lab, frames: u64) {
 }
 
 #[test]
-fn a_zone_is_compacted_for_large_orders_only_above_the_threshold_of_its_index() {
+fn a_zone_is_compacted_above_the_index_threshold_for_costly_orders() {
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
     let low = lab.mm.memory.zones()[0].marks.low;
     leave(&mut lab, low.0 + 1024 + 1);
@@ -71,7 +71,7 @@ fn take_large(lab: &mut Lab) {
 }
 
 #[test]
-fn the_room_that_a_zone_must_have_is_above_low_for_large_orders_and_above_min_for_others() {
+fn compaction_needs_room_above_low_for_costly_orders_else_min() {
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
     let marks = lab.mm.memory.zones()[0].marks;
     assert!(marks.min.0 < marks.low.0);

@@ -96,7 +96,7 @@ fn entries_forget_before_6_1_that_they_were_used() {
 }
 
 #[test]
-fn what_was_stored_to_a_page_is_not_lost_when_its_entry_forgets_it() {
+fn a_store_survives_the_loss_of_the_entrys_dirty_bit() {
     for (version, slot_knows) in [("v4.1", true), ("v6.1", false)] {
         let (mut lab, id) = small_with(version);
         lab.mm.swapon(&SwapSpec { size: Bytes::mib(1), medium: SwapMedium::Memory });
@@ -118,7 +118,7 @@ fn what_was_stored_to_a_page_is_not_lost_when_its_entry_forgets_it() {
 }
 
 #[test]
-fn since_4_8_compaction_leaves_what_is_being_written_unless_it_waits_for_disks() {
+fn since_4_8_compaction_without_disk_waits_leaves_pages_under_writeback() {
     for (version, light) in [("v4.7", true), ("v4.8", false), ("v6.1", false)] {
         let (mut lab, id) = small_with(version);
         lab.mm.swapon(&SwapSpec { size: Bytes::mib(1), medium: SwapMedium::Memory });
@@ -168,7 +168,7 @@ fn up_to_4_7_old_and_new_page_wait_among_new_folios() {
 }
 
 #[test]
-fn up_to_4_7_what_stays_waits_too_and_what_is_gone_takes_a_frame_along() {
+fn up_to_4_7_unmoved_pages_wait_and_freed_ones_take_frames() {
     for (version, waits) in [("v4.1", true), ("v4.8", false)] {
         let (mut lab, id) = small_with(version);
         let (sources, mut targets) = lab.isolated_for_move(id, 2, 2);

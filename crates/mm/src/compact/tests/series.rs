@@ -60,13 +60,13 @@ fn cached_at_first_move(lab: &mut Lab) -> [Pfn; 2] {
 }
 
 #[test]
-fn all_of_them_are_off_in_5_0_and_on_in_5_1() {
+fn the_series_rules_are_off_in_5_0_on_in_5_1() {
     assert_eq!(with("v5.0", 0), rules("v5.0"));
     assert_eq!(with("v5.1", (1 << SERIES.len()) - 1), rules("v5.1"));
 }
 
 #[test]
-fn the_next_compaction_begins_behind_pageblocks_that_are_none_to_take_pages_from() {
+fn the_next_run_begins_behind_pageblocks_without_sources() {
     for passes in [false, true] {
         let of_then = Variant { compact_passes_unfit: passes, ..rules("v5.0") };
         let (mut lab, blocks) = behind_huge_pages(of_then);
@@ -105,7 +105,7 @@ fn what_is_left_of_a_pageblock_is_moved_at_once() {
 }
 
 #[test]
-fn a_pageblock_that_was_searched_to_its_end_is_marked_whatever_was_in_it() {
+fn a_pageblock_searched_to_its_end_is_marked() {
     let marked = |compact_marks_searched| {
         let of_then = Variant { compact_marks_searched, ..rules("v5.0") };
         let (mut lab, _) = Lab::fragmented_every(16, of_then, 3);
@@ -138,7 +138,7 @@ fn between(rules: Variant, migrate: Pfn, free: Pfn) -> (Lab, CompactControl) {
 }
 
 #[test]
-fn a_search_that_finds_no_pageblock_to_empty_has_failed_since_5_12() {
+fn since_5_12_a_search_without_a_source_has_failed() {
     for (compact_fails_without_source, failures) in [(false, 0), (true, 1)] {
         // No frame is below both scanners.
         let of_then = Variant { compact_fails_without_source, ..rules("v5.1") };
@@ -149,7 +149,7 @@ fn a_search_that_finds_no_pageblock_to_empty_has_failed_since_5_12() {
 }
 
 #[test]
-fn a_search_for_frames_to_move_to_looks_at_one_block_of_a_list_before_5_14() {
+fn before_5_14_the_target_search_reads_one_block_per_list() {
     let looked = |compact_looks_further| {
         // All frames are too far down, and this is not where the search begins.
         let end = Pfn(1 << 13);
@@ -166,7 +166,7 @@ fn a_search_for_frames_to_move_to_looks_at_one_block_of_a_list_before_5_14() {
 }
 
 #[test]
-fn the_linear_search_begins_at_the_highest_free_block_also_far_down_before_6_0() {
+fn before_6_0_the_linear_search_begins_at_the_highest_free_block() {
     for (version, begins) in [("v5.1", Pfn(512)), ("v5.18", Pfn(512)), ("v6.1", Pfn(2048))] {
         let (mut lab, mut control) = between(rules(version), Pfn(0), Pfn(3584));
         let page = control.after_fast_search(&mut lab.mm, None, (Some(Pfn(512)), Pfn(2048)), true);

@@ -263,7 +263,7 @@ fn advice_is_not_the_same_as_reclaim() {
 }
 
 #[test]
-fn the_try_that_takes_less_trouble_is_the_second_in_5_4_and_the_first_after() {
+fn the_light_try_is_second_in_5_4_and_first_after() {
     let wish = AllocRequest { reclaims: true, ..AllocRequest::gfp_transhuge_light(NodeId(0)) };
     let tries = |rules: ThpNodes| {
         [HugeTry::First, HugeTry::Second].map(|which| {

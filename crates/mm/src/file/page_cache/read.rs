@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_by_system_calls_is_read_ahead_of_from_the_start_on() {
+    fn sequential_reads_are_read_ahead_from_the_start() {
         let mut ahead = ReadAhead::default();
         let first = ahead.sync(0, 1);
         assert_eq!((first.pages, first.mark), (0..4, 1));

@@ -471,7 +471,7 @@ fn kept_by(rule: InodeShrink) -> (usize, usize, usize) {
 }
 
 #[test]
-fn pages_go_with_their_inodes_or_keep_them_as_the_release_has_it() {
+fn the_inode_shrinker_frees_or_spares_pages_by_release() {
     assert_eq!(kept_by(InodeShrink::TakesPages), (0, 0, 0), "up to 4.19, and from 5.0 to 5.15");
     assert_eq!(kept_by(InodeShrink::KeepsMany), (0, 10, 30), "4.20");
     assert_eq!(kept_by(InodeShrink::WithoutPages), (10, 10, 40), "since 5.16");

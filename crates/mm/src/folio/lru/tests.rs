@@ -55,7 +55,7 @@ fn listed(mm: &Mm, lruvec: usize, kind: LruKind) -> Vec<Pfn> {
 }
 
 #[test]
-fn a_full_batch_goes_to_the_list_with_the_newest_at_the_head() {
+fn a_full_batch_goes_to_the_list_newest_at_the_head() {
     for name in ["v4.1", "v4.15", "v6.1", "v6.18"] {
         let rules = variant::named(name);
         let mut mm = machine(rules);

@@ -128,7 +128,7 @@ fn memory(mib: u64) -> Leaves {
 }
 
 #[test]
-fn what_it_takes_the_host_gets_and_what_it_gives_back_the_guest() {
+fn a_balloon_gives_its_pages_to_the_host_and_back() {
     let mut lab = Lab::new(true, &[(0, memory(32)), (60, memory(48))]);
     assert_eq!(lab.run(), Some(Time(60_000_000_000_000)));
     assert_eq!((lab.pages(), lab.counters.get(Event::BalloonInflate)), (32 * 256, 32 * 256));

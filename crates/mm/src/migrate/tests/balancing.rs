@@ -206,7 +206,7 @@ impl Run {
 }
 
 #[test]
-fn with_balancing_no_content_is_lost_and_each_way_of_failing_is_reached() {
+fn with_balancing_no_contents_are_lost_and_each_failure_occurs() {
     let all = (1..=16).collect::<Vec<_>>();
     let rules = [
         ("v3.9", *named("v3.9")),

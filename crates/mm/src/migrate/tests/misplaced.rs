@@ -214,7 +214,7 @@ fn a_page_that_another_task_has_taken_off_its_list_stays() {
 }
 
 #[test]
-fn a_locked_huge_page_is_waited_for_up_to_5_13_and_tried_ten_times_since() {
+fn up_to_5_13_locked_huge_pages_wait_then_ten_tries() {
     for rules in ["v4.20", "v5.10"] {
         let (mut world, id, range) = with_huge(rules, 1);
         let head = world.head(id, range.start);
@@ -311,7 +311,7 @@ fn a_task_that_meets_a_page_on_its_way_waits() {
 }
 
 #[test]
-fn a_task_that_faults_at_a_page_that_is_copied_waits_and_its_store_is_kept() {
+fn a_task_that_faults_on_a_copied_page_waits_without_losing_stores() {
     for rules in ["v3.9", "v4.20", "v5.10"] {
         let (mut world, id, range) = with_huge(rules, 1);
         let head = world.head(id, range.start);
@@ -328,7 +328,7 @@ fn a_task_that_faults_at_a_page_that_is_copied_waits_and_its_store_is_kept() {
 }
 
 #[test]
-fn an_entry_that_does_not_hint_any_more_is_no_reason_to_move() {
+fn an_entry_without_a_hint_is_not_migrated() {
     for rules in RULES {
         let (mut world, id, range) = with_huge(rules, 1);
         world.write(id, PageRange::new(range.start, 1), 1);
@@ -338,7 +338,7 @@ fn an_entry_that_does_not_hint_any_more_is_no_reason_to_move() {
 }
 
 #[test]
-fn not_more_than_128_mib_move_to_a_node_in_a_tenth_of_a_second_up_to_4_18() {
+fn up_to_4_18_at_most_128_mib_move_per_100_ms() {
     for (rules, is_limited) in [("v4.18", true), ("v4.19", false)] {
         let mut world = World::new(rules);
         let id = world.process();
@@ -362,7 +362,7 @@ fn not_more_than_128_mib_move_to_a_node_in_a_tenth_of_a_second_up_to_4_18() {
 }
 
 #[test]
-fn an_entry_at_which_user_code_faults_is_in_no_tlb_as_4_20_knows() {
+fn a_hinting_entry_is_in_no_tlb_as_4_20_knows() {
     for (rules, flushes) in [("v4.19", true), ("v4.20", false), ("v5.10", false)] {
         let (mut world, id, range) = with_huge(rules, 1);
         world.runs = Some(id);

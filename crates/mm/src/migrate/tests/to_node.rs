@@ -37,7 +37,7 @@ fn counts(world: &World) -> [u64; 5] {
 }
 
 #[test]
-fn huge_pages_are_split_up_to_4_13_and_move_as_a_whole_since() {
+fn up_to_4_13_huge_pages_are_split_since_then_moved_whole() {
     for (rules, is_huge, counted) in [
         ("v3.9", false, [2 * HUGE, 0, 0, 0, 0]),
         ("v4.1", false, [2 * HUGE, 0, 0, 0, 0]),
@@ -59,7 +59,7 @@ fn huge_pages_are_split_up_to_4_13_and_move_as_a_whole_since() {
 }
 
 #[test]
-fn a_huge_page_that_finds_no_huge_page_is_split_and_its_parts_move() {
+fn a_huge_page_without_a_target_is_split_and_its_parts_move() {
     for (rules, split) in [("v4.20", 0), ("v5.10", 1), ("v6.1", 1)] {
         let (mut world, id, range) = with_huge(rules, 1);
         world.fragment(1);
@@ -101,7 +101,7 @@ fn a_pinned_huge_page_stays_whole() {
 }
 
 #[test]
-fn a_pinned_huge_page_that_finds_no_huge_page_cannot_even_be_split() {
+fn a_pinned_huge_page_without_a_target_is_not_split() {
     for (rules, counted) in [("v4.20", [0, 1, 0, 0, 0]), ("v5.10", [0, HUGE, 0, 1, 0])] {
         let (mut world, id, range) = with_huge(rules, 2);
         let head = world.head(id, range.start);

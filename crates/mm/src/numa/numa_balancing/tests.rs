@@ -153,7 +153,7 @@ impl World {
 }
 
 #[test]
-fn a_page_comes_with_the_second_fault_in_a_row_from_a_node() {
+fn a_page_moves_at_the_second_fault_in_a_row() {
     let mut world = World::new(named("v3.9"), &[]);
     let page = world.huge(1, 0).start;
     for (node, there) in [(1, 0), (2, 0), (1, 0), (1, 1), (2, 1), (2, 2)] {
@@ -174,7 +174,7 @@ fn a_page_comes_with_the_second_fault_in_a_row_from_a_node() {
 }
 
 #[test]
-fn each_task_that_finds_the_mark_counts_and_one_at_home_undoes_the_move() {
+fn each_hinting_task_counts_and_a_local_one_undoes_the_move() {
     let mut world = World::new(named("v3.9"), &[]);
     let page = world.huge(1, 0).start;
     world.scan(100 * HUGE);
@@ -202,7 +202,7 @@ fn each_task_that_finds_the_mark_counts_and_one_at_home_undoes_the_move() {
 }
 
 #[test]
-fn a_scan_ends_at_a_huge_page_and_the_next_goes_on_there() {
+fn a_scan_ends_at_a_huge_page_and_resumes_there() {
     let mut world = World::new(named("v3.9"), &[]);
     let range = world.huge(6, 0);
     let marked = |world: &mut World| -> Vec<bool> { (0..6).map(|n| world.hints(range.start.plus(n * HUGE))).collect() };
@@ -270,7 +270,7 @@ fn the_preferred_node_is_that_of_a_naive_twin() {
 }
 
 #[test]
-fn periods_grow_with_what_does_not_move_and_are_those_of_a_whole_task_from_patch_12_on() {
+fn periods_grow_with_unmoved_faults_whole_task_from_patch_12_on() {
     let periods = |rules: &Variant, pages: u64| {
         let mut world = World::new(rules, &[]);
         world.huge(pages, 0);
@@ -310,7 +310,7 @@ fn nothing_is_scanned_before_a_task_runs_on_a_second_node() {
 }
 
 #[test]
-fn threads_that_race_for_a_huge_page_all_count_it_up_to_4_2() {
+fn up_to_4_2_threads_racing_for_a_huge_page_all_count() {
     for (name, counted) in [("v3.9", 2), ("v4.1", 2), ("v4.4", 1), ("v6.1", 1)] {
         let mut world = World::new(named(name), &[]);
         let id = world.id;

@@ -26,7 +26,7 @@ fn at<T>(mm: &mut Mm, counters: &mut Counters, now: u64, body: impl FnOnce(&mut 
 }
 
 #[test]
-fn it_wakes_below_low_tries_sixteen_times_and_sleeps_when_there_is_nothing() {
+fn kswapd_wakes_below_low_and_sleeps_after_16_failures() {
     let (mut mm, mut counters) = (machine(), Counters::default());
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
     let marks = mm.memory.zones()[0].marks;
@@ -106,7 +106,7 @@ fn while_it_reclaims_a_cpu_keeps_four_batches() {
 }
 
 #[test]
-fn a_fallback_into_part_of_a_pageblock_raises_the_marks_and_wakes_it() {
+fn a_partial_fallback_boosts_the_marks_and_wakes_kswapd() {
     let mut counters = Counters::default();
     let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), 8 << 10);
     let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0)], distance: vec![10], zones: vec![zone] };
@@ -154,7 +154,7 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
 }
 
 #[test]
-fn small_zones_are_not_boosted_and_nobody_is_with_a_factor_of_zero() {
+fn small_zones_and_a_factor_of_0_are_not_boosted() {
     let (mut mm, rules) = (machine(), *named("v6.1"));
     mm.memory.zone_mut(ZoneIndex(0)).managed = 4 * 512 - 1;
     mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
@@ -170,7 +170,7 @@ fn small_zones_are_not_boosted_and_nobody_is_with_a_factor_of_zero() {
 }
 
 #[test]
-fn from_5_0_to_5_2_slab_is_spared_while_only_raised_marks_ask_for_room() {
+fn from_5_0_to_5_2_a_boost_run_spares_slab() {
     let asks = |rules: &str, is_boosted: bool| {
         let (mut mm, mut counters) = (machine_of(rules), Counters::default());
         // Enough that a pass has something to look at.
@@ -241,7 +241,7 @@ fn who_breaks_up_a_pageblock_wakes_kswapd() {
 }
 
 #[test]
-fn who_waits_for_a_pass_is_told_where_marks_ask_for_no_harder_one_or_there_are_reserves() {
+fn waiters_for_a_kswapd_pass_are_woken_at_its_end() {
     let is_told = |boost: u64, priority: u8, is_enough: bool, has_reserves: bool| {
         let (mut mm, mut counters) = (machine(), Counters::default());
         for index in 0..64 {
@@ -280,7 +280,7 @@ fn begun(rules: &str, rest: Rest, wish: Option<Wish>) -> (u8, ZoneKind) {
 }
 
 #[test]
-fn who_is_woken_looks_at_what_was_asked_for_and_at_what_it_rested_on() {
+fn kswapd_serves_its_request_and_the_one_it_rested_on() {
     let [dma, normal] = [ZoneKind::Dma, ZoneKind::Normal].map(|highest| Some(Wish { order: Order::BASE, highest }));
     for (rules, nothing, lower) in [
         ("v5.1", ZoneKind::Dma, ZoneKind::Dma32),
@@ -295,7 +295,7 @@ fn who_is_woken_looks_at_what_was_asked_for_and_at_what_it_rested_on() {
 }
 
 #[test]
-fn a_run_in_vain_is_followed_by_one_for_dma_alone_up_to_5_1() {
+fn up_to_5_1_a_failed_run_precedes_one_for_dma() {
     let next = |rules: &str| {
         let (mut mm, mut counters) = (machine_of(rules), Counters::default());
         let wish = Wish { order: Order(3), highest: ZoneKind::Movable };
@@ -335,7 +335,7 @@ fn fragmented(rules: &str, room: u64) -> Mm {
 }
 
 #[test]
-fn from_4_8_to_4_11_every_zone_has_room_before_kswapd_wakes_kcompactd() {
+fn from_4_8_to_4_11_kcompactd_needs_all_zones_balanced() {
     let asked = Wish { order: Order(9), highest: ZoneKind::Normal };
     let ended = |rules: &str, room: u64| {
         let (mut mm, mut counters) = (fragmented(rules, room), Counters::default());
@@ -359,7 +359,7 @@ fn from_4_8_to_4_11_every_zone_has_room_before_kswapd_wakes_kcompactd() {
 /// The turn for nothing that follows is for DMA, which keeps nothing from its own requests: that ends in sleep, without
 /// kcompactd.
 #[test]
-fn kswapd_of_4_8_sleeps_without_kcompactd_where_dma_lacks_room_for_others() {
+fn kswapd_of_4_8_sleeps_without_kcompactd_if_dma_lacks_room() {
     let (mut mm, mut counters) = (fragmented("v4.8", 0), Counters::default());
     let step = at(&mut mm, &mut counters, 0, |mm, cx| {
         mm.begin_again(cx, NodeId(0), Wish { order: Order::BASE, highest: ZoneKind::Normal })
@@ -374,7 +374,7 @@ fn kswapd_of_4_8_sleeps_without_kcompactd_where_dma_lacks_room_for_others() {
 }
 
 #[test]
-fn a_run_rests_on_what_was_asked_for_and_up_to_4_11_on_nothing_else() {
+fn up_to_4_11_kswapd_rests_only_on_zones_asked_for() {
     let [dma, normal] = [ZoneKind::Dma, ZoneKind::Normal].map(|highest| Wish { order: Order(3), highest });
     for (rules, unasked, lower) in [
         ("v4.8", ZoneKind::Dma, ZoneKind::Dma),

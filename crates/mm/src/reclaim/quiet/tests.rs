@@ -201,7 +201,7 @@ fn full(rules: &str) -> World {
 }
 
 #[test]
-fn a_storm_in_runs_comes_to_what_it_comes_to_step_by_step() {
+fn a_storm_in_quiet_runs_equals_one_in_steps() {
     // Up to 4.15 shrinkers go by what was looked at; since 5.11 pinned base pages stay mapped, and may be used any time.
     for (rules, goes_in_runs) in
         [("v4.18", true), ("v4.20", true), ("v5.4", true), ("v5.10", true), ("v4.15", false), ("v5.14", false)]

@@ -83,7 +83,7 @@ fn what_was_put_off_adds_up() {
 }
 
 #[test]
-fn huge_pages_that_lost_a_part_are_split_one_by_one_when_memory_is_short() {
+fn deferred_huge_pages_are_split_one_by_one_under_pressure() {
     let mut counters = Counters::default();
     let mut mm = machine(&mut counters);
     let prices = Prices::free();
@@ -113,7 +113,7 @@ fn huge_pages_that_lost_a_part_are_split_one_by_one_when_memory_is_short() {
 }
 
 #[test]
-fn up_to_4_15_shrinkers_are_asked_in_proportion_to_the_pages_that_were_looked_at() {
+fn up_to_4_15_shrinkers_are_asked_by_pages_scanned() {
     let (old, ratio) = (ShareRules::default(), Demand::Ratio { scanned: 32, eligible: 1023 });
     // Two objects for a page, of 1,024 pages 32.
     assert_eq!(ratio.share(1024, 0, old), (64, 64));
@@ -126,7 +126,7 @@ fn up_to_4_15_shrinkers_are_asked_in_proportion_to_the_pages_that_were_looked_at
 }
 
 #[test]
-fn a_cache_of_few_objects_is_spared_but_in_4_19_and_4_20() {
+fn a_small_cache_is_spared_except_in_4_19_4_20() {
     let old = ShareRules::default();
     let (all, new) = (ShareRules { least: 128, ..old }, ShareRules { deferred_by_priority: true, ..old });
     let usual = Demand::Priority(12);

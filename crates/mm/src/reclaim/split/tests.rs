@@ -167,7 +167,7 @@ fn up_to_4_4_a_huge_page_falls_apart_with_its_entry() {
 }
 
 #[test]
-fn up_to_4_4_a_huge_page_in_a_batch_falls_apart_there() {
+fn up_to_4_4_a_huge_page_is_split_inside_a_batch() {
     let mut world = World::of("v4.1");
     let id = world.process();
     let range = world.written(id, 2);

@@ -153,7 +153,7 @@ fn without_the_patch_or_for_others_no_block_is_refused() {
 }
 
 #[test]
-fn who_stalls_raises_marks_by_seven_pageblocks_and_sleeps_for_20_ms_at_most() {
+fn a_stall_boosts_seven_pageblocks_and_sleeps_at_most_20_ms() {
     let mut lab = Lab::new(Order(1));
     assert_eq!(lab.ask(0, &PAIR), None);
     assert_eq!(lab.signs(), (1, 0, true));
@@ -168,7 +168,7 @@ fn who_stalls_raises_marks_by_seven_pageblocks_and_sleeps_for_20_ms_at_most() {
 }
 
 #[test]
-fn it_takes_the_block_after_its_sleep_which_counts_from_one_tick_to_the_next() {
+fn a_stalled_request_takes_a_block_after_its_counted_sleep() {
     let tick = TICK.0;
     for (from, to, counts) in [(5, tick - 1, 0), (tick - 1, tick, 1), (0, 5 * tick, 1)] {
         let mut lab = Lab::new(Order(1));

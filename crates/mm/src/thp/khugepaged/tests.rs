@@ -1,3 +1,5 @@
+//! khugepaged: collapses keep contents and mappings, and ranges are chosen by its settings.
+
 mod series;
 
 use memory::{
@@ -156,7 +158,7 @@ fn what_was_collapsed_is_freed_by_the_batch() {
 }
 
 #[test]
-fn empty_pages_beyond_the_setting_and_pages_somebody_works_on_are_left_alone() {
+fn ranges_beyond_max_ptes_none_or_with_busy_pages_are_skipped() {
     let mut world = World::new();
     let (id, range) = world.process(1, 100);
     world.mm.khugepaged.settings.max_ptes_none = 411;
@@ -173,7 +175,7 @@ fn empty_pages_beyond_the_setting_and_pages_somebody_works_on_are_left_alone() {
 }
 
 #[test]
-fn looking_at_a_range_reads_the_record_of_each_page_that_is_there() {
+fn a_scan_reads_the_record_of_each_present_page() {
     let mut world = World::new();
     let (id, range) = world.process(1, 300);
     let busy = world.frame(id, range.start.plus(50));

@@ -124,7 +124,7 @@ const KINDS: [KindOfRow; 10] = [
 ];
 
 #[test]
-fn of_pairs_without_a_change_six_in_a_hundred_have_a_star_at_most() {
+fn at_most_6_in_100_unchanged_pairs_have_a_star() {
     for are_paired in [true, false] {
         for runs in [6, 8] {
             let mut all = 0;

@@ -1,3 +1,5 @@
+//! Cells that travel as lines: held to come back as they went, or to be refused by name.
+
 use serde_json::json;
 
 use super::*;

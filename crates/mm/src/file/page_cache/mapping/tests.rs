@@ -1,3 +1,5 @@
+//! The tree of a mapping: held to a naive twin, an ordered map.
+
 use std::collections::BTreeMap;
 
 use super::*;

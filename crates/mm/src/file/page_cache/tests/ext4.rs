@@ -4,7 +4,7 @@ use super::*;
 use memory::{cost::Work, slab::Cache};
 
 #[test]
-fn a_file_has_what_the_journal_knows_and_an_extent_until_its_inode_goes() {
+fn a_files_journal_record_and_extent_live_as_long_as_its_inode() {
     let mut lab = Lab::new(2048, 1, 50);
     let files: Vec<u32> = (0..70).map(|number| lab.create(&format!("a/{number}"))).collect();
     assert_eq!((used(&lab, Cache::Jbd2Inode), used(&lab, Cache::ExtentStatus)), (70, 0), "nothing is promised yet");
@@ -85,7 +85,7 @@ fn inodes_share_blocks_that_the_journal_keeps_until_they_are_written() {
 }
 
 #[test]
-fn before_5_14_who_wants_the_page_of_a_written_block_gets_it() {
+fn before_5_14_reclaim_gets_the_page_of_a_written_block() {
     let mut lab = Lab::new(2048, 1, 50);
     let rules = rules::variant::Variant { journal_shrinks: false, ..*lab.mm.memory.variant() };
     lab.mm.memory.set_variant(rules).unwrap();
@@ -97,7 +97,7 @@ fn before_5_14_who_wants_the_page_of_a_written_block_gets_it() {
 }
 
 #[test]
-fn the_heads_of_a_transaction_go_when_no_block_of_it_changes_any_more() {
+fn journal_heads_of_a_transaction_go_once_its_blocks_are_stable() {
     let mut lab = Lab::new(2048, 1, 50);
     create_and_close(&mut lab, 0..160);
     lab.call(FileRequest::SyncAll).unwrap();

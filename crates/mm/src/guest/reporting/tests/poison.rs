@@ -111,7 +111,7 @@ fn what_is_reported_and_what_is_discarded() {
 }
 
 #[test]
-fn poisoning_costs_a_page_when_it_is_freed_and_when_it_is_used() {
+fn poisoning_costs_a_page_at_free_and_at_alloc() {
     let takes = |on_free: OnFree| {
         let mut lab = Lab::new(on_free, true);
         let request = AllocRequest::gfp_highuser_movable(NodeId(0));

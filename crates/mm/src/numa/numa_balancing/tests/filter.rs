@@ -133,7 +133,7 @@ fn without_the_filter_every_vma_is_scanned_every_time() {
 }
 
 #[test]
-fn up_to_6_6_a_vma_is_scanned_by_who_has_faulted_in_it() {
+fn up_to_6_6_a_vma_is_scanned_by_tasks_that_faulted() {
     let (mut world, vmas) = world(&rules("v6.4"), &[1, 1, 1]);
     world.scan_by(7, ALL, 1);
     assert_eq!(world.marked(&vmas), [0, 1, 2], "the first scan asks nobody");
@@ -155,7 +155,7 @@ fn up_to_6_6_a_vma_is_scanned_by_who_has_faulted_in_it() {
 }
 
 #[test]
-fn who_has_faulted_is_forgotten_after_two_periods_and_up_to_6_6_only_by_who_scans() {
+fn pids_are_forgotten_after_two_periods_up_to_6_6_by_scanners() {
     for (release, forgotten) in [("v6.4", false), ("v6.7", true)] {
         let (mut world, vmas) = world(&rules(release), &[1, 1]);
         world.scan_by(7, ALL, 1);
@@ -177,7 +177,7 @@ fn who_has_faulted_is_forgotten_after_two_periods_and_up_to_6_6_only_by_who_scan
 }
 
 #[test]
-fn from_6_7_on_one_vma_is_scanned_if_none_is_used_and_each_once() {
+fn from_6_7_on_an_unused_vma_is_scanned_once_if_forced() {
     let (mut world, vmas) = world(&rules("v6.7"), &[1, 1, 1]);
     world.scan_by(7, ALL, 1);
     world.marked(&vmas);
@@ -215,7 +215,7 @@ fn from_6_7_on_a_vma_that_was_begun_is_finished() {
 }
 
 #[test]
-fn from_6_8_on_a_new_vma_has_two_scans_of_its_own() {
+fn from_6_8_on_a_new_vma_has_two_free_scans() {
     for (release, own) in [("v6.7", false), ("v6.8", true)] {
         let (mut world, vmas) = world(&rules(release), &[1, 1, 1]);
         world.space().numa.seq = 5;
@@ -229,7 +229,7 @@ fn from_6_8_on_a_new_vma_has_two_scans_of_its_own() {
 }
 
 #[test]
-fn from_6_12_on_what_others_leave_out_is_scanned_the_sooner_the_fewer_they_are() {
+fn from_6_12_on_vmas_skipped_more_often_than_threads_are_scanned() {
     for (release, threads, after) in [("v6.12", 1, Some(2)), ("v6.12", 3, Some(4)), ("v6.8", 1, None)] {
         let (mut world, vmas) = world(&rules(release), &[1, 1, 1]);
         world.scan_by(9, ALL, threads);
@@ -259,7 +259,7 @@ fn from_6_12_on_what_others_leave_out_is_scanned_the_sooner_the_fewer_they_are()
 }
 
 #[test]
-fn the_lower_part_of_a_vma_keeps_what_was_known_and_so_do_two_that_merge() {
+fn the_lower_part_of_a_split_vma_keeps_its_numab_state() {
     let (mut world, vmas) = world(&rules("v6.8"), &[2, 1, 1]);
     world.scan_by(7, ALL, 1);
     assert!(vmas.iter().all(|vma| world.has_state(vma.start)));

@@ -118,7 +118,7 @@ fn groups_count_what_a_naive_twin_counts_for_their_tasks() {
 }
 
 #[test]
-fn a_task_joins_only_what_still_runs_there_and_is_of_its_process_or_shares_a_mapping() {
+fn a_task_joins_groups_of_running_tasks_of_shared_memory() {
     let other_space = SpaceId(7);
     for (runs, other, shared, joins, private) in [
         (true, false, false, true, false),
@@ -189,7 +189,7 @@ fn a_page_comes_over_by_the_first_reason_that_decides() {
 }
 
 #[test]
-fn up_to_4_6_pages_of_a_group_come_to_nodes_that_it_uses() {
+fn up_to_4_6_group_pages_move_to_active_nodes() {
     let mut world = world("v3.16");
     fault(&mut world, (1, 0), Fault::at(NodeId(0), 1, by(1, 2)));
     let group = |world: &mut World, mem: [u64; 2]| {
@@ -247,7 +247,7 @@ fn tick(world: &mut World, task: u32, ms: u64) -> Option<ScanWork> {
 }
 
 #[test]
-fn a_new_process_waits_twice_and_a_process_that_has_a_second_task_once() {
+fn a_new_process_delays_its_scan_twice_a_threaded_one_once() {
     let mut world = world("v6.1");
     let (id, begin) = (world.id, ControlId(1));
     let memory = world.spaces.get_mut(id).unwrap();
@@ -323,7 +323,7 @@ fn scan_alone(world: &mut World, is_alone: bool) -> u64 {
 }
 
 #[test]
-fn base_pages_hint_unless_they_are_where_they_should_be_or_others_have_them() {
+fn base_pages_hint_unless_well_placed_or_shared() {
     // On the node of a task that is alone in its process; on another node.
     for (rules, node, is_alone, expected) in
         [("v6.1", 1, true, 0), ("v6.1", 1, false, 20), ("v6.1", 0, true, 20), ("v4.8", 1, true, 20)]
@@ -353,7 +353,7 @@ fn base_pages_hint_unless_they_are_where_they_should_be_or_others_have_them() {
 }
 
 #[test]
-fn a_scan_ends_after_eight_times_its_size_where_nothing_is_to_be_found() {
+fn a_scan_ends_after_eight_times_its_size_without_pages() {
     for (rules, ends) in [("v4.1", false), ("v4.4", true)] {
         let mut world = world(rules);
         let id = world.id;
@@ -389,7 +389,7 @@ fn a_task_with_a_policy_of_its_own_scans_nothing() {
 }
 
 #[test]
-fn a_fault_on_the_own_node_leaves_no_trace_from_5_15_on() {
+fn from_5_15_on_a_local_fault_leaves_no_record() {
     for (rules, private) in [("v5.14", false), ("v6.1", true)] {
         let mut world = world(rules);
         let page = world.huge(1, 0).start;
@@ -404,7 +404,7 @@ fn a_fault_on_the_own_node_leaves_no_trace_from_5_15_on() {
 }
 
 #[test]
-fn a_move_in_vain_counts_and_a_page_that_another_task_moved_does_not() {
+fn a_failed_move_counts_and_another_tasks_move_does_not() {
     let mut world = world("v6.1");
     let page = world.huge(1, 0).start;
     world.scan(100 * HUGE);

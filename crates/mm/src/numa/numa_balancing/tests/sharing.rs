@@ -24,7 +24,7 @@ fn is_huge(world: &mut World, vpn: Vpn) -> bool {
 }
 
 #[test]
-fn a_huge_page_is_split_when_two_tasks_come_back_to_parts_of_their_own() {
+fn a_falsely_shared_huge_page_is_split() {
     let mut world = World::new(&detects(), &[]);
     let page = in_turn(&mut world, [0, 300], 1);
     assert!(is_huge(&mut world, page), "each was there once");
@@ -47,7 +47,7 @@ fn a_huge_page_is_split_when_two_tasks_come_back_to_parts_of_their_own() {
 }
 
 #[test]
-fn a_huge_page_is_left_where_a_part_is_shared_or_all_users_are_of_one_node() {
+fn a_huge_page_shared_in_a_part_or_by_one_node_stays() {
     let mut world = World::new(&detects(), &[]);
     let page = in_turn(&mut world, [0, 3], 10);
     assert!(is_huge(&mut world, page), "both use the same part");
@@ -70,7 +70,7 @@ fn later_rules_detect_it_by_the_nodes_of_cpus() {
 }
 
 #[test]
-fn base_pages_keep_the_last_fault_of_the_huge_page_that_they_were() {
+fn base_pages_keep_the_last_fault_of_their_huge_page() {
     let mut world = World::new(&patched("v3.9", &(1..=16).collect::<Vec<_>>()), &[]);
     let page = world.huge(1, 0).start;
     world.scan(100 * HUGE);

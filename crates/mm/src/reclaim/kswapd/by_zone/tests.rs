@@ -90,7 +90,7 @@ fn wish(order: u8, highest: ZoneKind) -> Wish {
 }
 
 #[test]
-fn room_is_made_in_every_zone_that_lacks_it_and_in_no_other() {
+fn by_zone_kswapd_reclaims_exactly_the_zones_below_high() {
     let made = |rules: &str| {
         let mut world = World::new(rules);
         world.read(2000);
@@ -116,7 +116,7 @@ fn room_is_made_in_every_zone_that_lacks_it_and_in_no_other() {
 }
 
 #[test]
-fn zones_below_one_that_lacks_room_get_a_gap_beyond_their_high_mark() {
+fn zones_below_an_unbalanced_one_get_a_balance_gap() {
     let scanned = |above: u64| {
         let mut world = World::new("v4.1");
         world.read(15_000 + 2000);
@@ -134,7 +134,7 @@ fn zones_below_one_that_lacks_room_get_a_gap_beyond_their_high_mark() {
 }
 
 #[test]
-fn a_large_order_wants_a_quarter_of_the_node_and_zones_given_up_do_not_count_against_it() {
+fn a_large_order_balances_a_quarter_of_the_node() {
     let mut world = World::new("v4.1");
     world.read(100);
     world.take_all_but(NORMAL, 10);

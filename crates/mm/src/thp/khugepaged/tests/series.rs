@@ -138,7 +138,7 @@ fn the_fault_side_goes_each_way_of_its_diagram() {
 }
 
 #[test]
-fn without_patches_an_abandoned_collapse_gives_its_page_back_and_a_failure_interrupts_once() {
+fn without_patches_an_abandoned_collapse_frees_its_huge_page() {
     let mut world = with_patches(&[], 1);
     let (id, range) = world.process(2, 2 * HUGE_PAGES);
     world.run_until_it_holds_one();
@@ -161,7 +161,7 @@ fn without_patches_an_abandoned_collapse_gives_its_page_back_and_a_failure_inter
 }
 
 #[test]
-fn patch_1_keeps_the_page_of_an_abandoned_collapse_until_the_wake_up_is_over() {
+fn patch_1_keeps_the_huge_page_until_the_wake_up_ends() {
     let mut world = with_patches(&[1], 1);
     let (id, range) = world.process(2, 2 * HUGE_PAGES);
     world.run_until_it_holds_one();
@@ -322,7 +322,7 @@ fn patch_3_keeps_faults_away_until_a_huge_page_is_freed() {
 }
 
 #[test]
-fn patch_4_wakes_khugepaged_from_both_sleeps_and_from_having_nothing_to_do() {
+fn patch_4_wakes_khugepaged_from_every_kind_of_sleep() {
     let mut world = with_patches(&[4], 1);
     let (id, range) = world.process(4, HUGE_PAGES);
     let taken = world.exhaust(0, Order::HUGE);
@@ -363,7 +363,7 @@ fn a_request_wakes_khugepaged_that_never_had_anything_to_do() {
 }
 
 #[test]
-fn patch_2_stops_looking_at_a_range_half_of_which_is_where_no_huge_pages_are() {
+fn patch_2_aborts_a_scan_at_half_without_huge_pages() {
     let looked_at = |patches: &[u32]| {
         let mut world = with_patches(patches, 1);
         let (id, range) = world.process(1, 300);
