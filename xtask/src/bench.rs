@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_says_what_a_fault_takes_and_how_much_more_that_is() {
+    fn a_pair_reports_the_time_per_fault_and_its_change() {
         let pair = Pair { figures: [102, 100], faults: [10, 10] };
         assert_eq!(pair.to_string(), "10.2 a fault (10.0): +2.00 %");
         let pairs = [98, 130, 101].map(|ours| Pair { figures: [ours, 100], faults: [10, 10] });

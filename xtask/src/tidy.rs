@@ -3,9 +3,11 @@
 mod arrows;
 mod circles;
 mod floors;
+mod habit;
 mod index;
 mod links;
 mod manifest;
+mod nouns;
 mod openings;
 mod prose;
 mod source;
@@ -60,6 +62,7 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
         findings.extend(index::check(krate, &read(root, &index::table(krate))?, &files));
     }
     let mut openings = Vec::new();
+    let mut nouns = Vec::new();
     let mut sources = Vec::new();
     let mut pages = BTreeMap::new();
     for path in &files {
@@ -73,6 +76,7 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
         findings.extend(tree::check_paths_in(path, text));
         findings.extend(source::check(path, text));
         openings.extend(openings::in_file(path, text));
+        nouns.extend(nouns::in_file(path, text));
         sources.push((path.clone(), text.to_owned()));
         if Path::new(path).extension().is_some_and(|extension| extension == "md") {
             pages.insert(path.clone(), text.to_owned());
@@ -81,7 +85,8 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     findings.extend(links::check(&pages, &files));
     let (long, sentences) = prose::check(&pages);
     findings.extend(long);
-    findings.extend(openings::check(&openings, |path| openings::times_of(root, path)));
+    findings.extend(openings::HABIT.check(&openings, |path| habit::times_of(root, path)));
+    findings.extend(nouns::HABIT.check(&nouns, |path| habit::times_of(root, path)));
     let crates = ties::of_crates(&sources)?;
     let (upward, ties) = match crates.get(floors::CRATE) {
         Some(mm) => floors::check(mm, &read(root, floors::LIST)?),
@@ -94,7 +99,8 @@ pub(crate) fn run(workspace: &Metadata) -> Result<usize> {
     for finding in &findings {
         println!("{finding}");
     }
-    println!("tidy: {} doc lines name nobody ({} may)", openings.len(), openings::CEILING);
+    println!("tidy: {}", openings::HABIT.count(&openings));
+    println!("tidy: {}", nouns::HABIT.count(&nouns));
     println!("tidy: {sentences}");
     println!("tidy: {ties} ties of mm run upward ({})", floors::LIST);
     println!("tidy: {in_circles} files of all crates are in circles ({})", circles::LIST);

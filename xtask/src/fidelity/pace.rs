@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seeds_shift_sets_the_pace_and_timers_of_their_own_keep_theirs() {
+    fn a_seeds_shift_sets_the_pace_but_not_separate_timers() {
         let guest = |replayable: Option<&str>| Guest {
             name: "one".to_owned(),
             kernel: "6.1".to_owned(),
