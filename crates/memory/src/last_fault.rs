@@ -41,7 +41,8 @@ impl Last {
     }
 }
 
-/// The records of all pages: those of huge pages by pageblock, so that the column of frames is only touched for base pages.
+/// The records of all pages. Huge pages have theirs in a column by pageblock, so that the column of frames is only touched for
+/// base pages.
 #[derive(Clone, Debug)]
 pub struct LastFaults {
     frames: Vec<Last>,

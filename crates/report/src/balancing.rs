@@ -1,27 +1,28 @@
-//! Rows that follow from the counters of automatic NUMA balancing: its cost as mmtests works it out, and hint faults per mark.
+//! Table rows computed from the counters of automatic NUMA balancing: its cost by mmtests' formula, and hint faults per marked
+//! entry.
 
 use std::collections::BTreeMap;
 
-/// The cost of balancing in millions of words that it must have touched: an entry updated, a hint fault, a page moved.
-/// (mmtests means to count the copy of a page too, and does not: gormanm/mmtests, its monitor of vmstat, read for behaviour.)
+/// The cost of NUMA balancing in millions of machine words touched: for each updated entry, hint fault and migrated page.
+/// mmtests' formula leaves out the copy of a page, though it names it (gormanm/mmtests, vmstat monitor, read for behaviour).
 pub(crate) fn cost(get: impl Fn(&str) -> f64) -> f64 {
     let words = 7.0 * get("numa_pte_updates") + 5000.0 * get("numa_hint_faults") + 19.0 * get("numa_pages_migrated");
     words / 1e6
 }
 
-/// Hint faults for each entry that was marked; nothing where none was. Kernels that count entries of huge pages apart
-/// (`numa_huge_pte_updates`, 3.13) say how many marks there were; of others 512 updates are taken for one mark of a huge page,
-/// so that one of base pages shows up to 512.
+/// Hint faults per page table entry that the scan marked; none where nothing was marked. Kernels that count huge entries apart
+/// (`numa_huge_pte_updates`, 3.13) say how many marks there were. For other kernels 512 updates are taken as one mark of a
+/// huge page, so a kernel that marks base pages shows up to 512.
 pub(crate) fn faults_per_mark(get: impl Fn(&str) -> f64) -> Option<f64> {
     let (updates, huge) = (get("numa_pte_updates"), get("numa_huge_pte_updates"));
     let marks = if huge > 0.0 { updates - 511.0 * huge } else { updates / 512.0 };
     (marks > 0.0).then(|| get("numa_hint_faults") / marks)
 }
 
-/// The value of a row that follows from counters, if it has one.
+/// Computes the value of a row from counters, if the counters it needs are there.
 type Derived = fn(&BTreeMap<String, i64>) -> Option<f64>;
 
-/// Rows that follow from counters, under names of their own, with their units.
+/// Rows computed from counters: their names, units and formulas.
 pub(crate) const DERIVED: [(&str, &str, Derived); 2] = [
     ("numa_cost_million_words", "million words", |counters| {
         counters.contains_key("numa_pte_updates").then(|| cost(|name| of(counters, name)))

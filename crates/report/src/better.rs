@@ -1,4 +1,4 @@
-//! Which way a number is good.
+//! Whether a lower or a higher number of a metric is better.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,6 @@ pub enum Better {
     Lower,
     /// Higher is better: a rate.
     Higher,
-    /// Neither: a number that describes. Tables print it without a percentage.
+    /// Neither direction is better: the number describes the run. Tables print it without a percentage.
     None,
 }

@@ -1,4 +1,4 @@
-//! Tables of causes: where the time of whole runs went, as `perf report` does it for samples.
+//! Tables of CPU time by cause over whole runs, as `perf report` shows it for samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +7,9 @@ use crate::group::{Group, Placed, Runs, groups};
 use crate::record::{Cell, WAITING};
 use crate::table::{Form, Kind, Row, Table, Value};
 
-/// One table per experiment and workload that has times by cause: per case the total, then its parts, the largest first. A
-/// value is the mean over the runs of a case (its seeds), and its share that of the total. Columns that know no causes are
-/// blank.
+/// One table per experiment and workload that has times by cause. Each case has a row for the total and then one per
+/// cause, the largest first. A value is the mean over the runs of a case (its seeds), with its share of the total. Columns
+/// whose runs know no causes are blank.
 pub fn causes(records: &[Cell]) -> Vec<Table> {
     groups(records).iter().map(table).filter(|table| !table.rows.is_empty()).collect()
 }
@@ -28,7 +28,7 @@ fn table(group: &Group<'_>) -> Table {
     }
 }
 
-/// The time of one case in one column: of how many runs, and in picoseconds by name.
+/// The summed time of one case in one column: the number of runs, and picoseconds by cause.
 #[derive(Default)]
 struct Sum<'a> {
     runs: u32,
@@ -52,7 +52,7 @@ impl<'a> Sum<'a> {
         self.parts.values().sum()
     }
 
-    /// What the column shows of one part, or of the total; nothing where nobody knows.
+    /// The value of one cause, or of the total, in a column; none where no run of the column knows causes.
     fn value(&self, name: Option<&str>) -> Option<Value> {
         let part = |name| self.parts.get(name).copied().unwrap_or(0);
         let picos = name.map_or_else(|| self.total(), part);
@@ -70,7 +70,7 @@ fn rows(group: &Group<'_>, operation: &str) -> Vec<Row> {
     let names: BTreeSet<&str> = sums.iter().flat_map(|sum| sum.parts.keys().copied()).collect();
     let mut names: Vec<&str> = names.into_iter().collect();
     let all = |name: &str| sums.iter().filter_map(|sum| sum.parts.get(name)).sum::<u128>();
-    // Equal ones stay in the order of their names.
+    // Causes with equal times stay in the order of their names.
     names.sort_by_key(|name| std::cmp::Reverse(all(name)));
     if names.is_empty() {
         return Vec::new();

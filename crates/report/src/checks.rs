@@ -1,4 +1,4 @@
-//! Tables of checks: numbers known beforehand, against those found.
+//! Tables of checks: numbers that a workload knows beforehand, against the numbers that the kernel showed.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use crate::group::{Group, groups};
 use crate::record::{Cell, Check};
 use crate::table::{CheckRow, CheckTable};
 
-/// One table per experiment and workload that checked anything, in order of first appearance.
+/// One table per experiment and workload whose cells checked a number, in order of first appearance.
 pub fn checks(records: &[Cell]) -> Vec<CheckTable> {
     groups(records).iter().map(table).filter(|table| !table.rows.is_empty()).collect()
 }
 
 fn table(group: &Group<'_>) -> CheckTable {
-    // Ranks give operations and checks their order of first appearance.
+    // The rank of an operation or a check is its place in the order of first appearance.
     let mut operations: BTreeMap<&str, usize> = BTreeMap::new();
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     let mut rows: BTreeMap<(usize, usize, usize), CheckRow> = BTreeMap::new();
@@ -42,7 +42,8 @@ fn table(group: &Group<'_>) -> CheckTable {
     CheckTable { experiment: group.experiment.clone(), title: format!("{} Checks", group.title), rows }
 }
 
-/// A total order, so that the row does not depend on the order in which cells finished.
+/// Orders checks from least to most wrong. The order is total, so that the row does not depend on which cell finished
+/// first.
 fn badness(check: &Check) -> (bool, u64, u64, u64) {
     let difference = check.found.abs_diff(check.expected);
     (!check.within, difference, check.expected, check.found)

@@ -1,8 +1,8 @@
-//! The tables of mmtests in 2015, of workloads whose every run is a whole run of mmtests: all operations in one cell,
-//! counters and times of everything together.
+//! The tables that mmtests printed in 2015, for workloads whose every run is a whole run of mmtests: all operations of the run
+//! are in one cell, and counters and times are of the whole run.
 //!
-//! Rows and their order are those of "Outsourcing page fault THP allocations to khugepaged" (RFC, 2015). A value is the mean
-//! over seeds of what one run shows: its low and high are the 2.5 and 97.5 percent points of those.
+//! The rows and their order are the same as in "Outsourcing page fault THP allocations to khugepaged" (RFC, 2015). A value is
+//! the mean over seeds of each run's value; low and high are the 2.5 and 97.5 percent points of the runs' values.
 
 mod vmstat;
 
@@ -48,7 +48,7 @@ pub fn classic_counters() -> impl Iterator<Item = &'static str> {
     vmstat::LINES.iter().map(|line| line.name)
 }
 
-/// One row: what a run shows of it, if anything.
+/// One row: its name, and how its value is read from a run.
 struct Line<'a> {
     metric: String,
     case: String,
@@ -80,7 +80,7 @@ fn row(group: &Group<'_>, line: &Line<'_>, of_run: impl Fn(&Placed<'_>) -> Optio
     }
 }
 
-/// The rows of what a run shows as a whole: one, which names no operation, or one for each of several operations.
+/// The rows of a value of whole runs: one row without an operation, or one row for each of several operations.
 fn rows_of_runs(group: &Group<'_>, line: &Line<'_>, of_run: impl Fn(&Cell) -> Option<f64>) -> Vec<Row> {
     let operations = group.operations();
     let of_operation = |operation: &&str| {
@@ -103,7 +103,7 @@ fn table(group: &Group<'_>, kind: Kind, (title, unit): (&str, &str), better: Bet
 }
 
 const LATENCY: &str = "fault_latency_us";
-/// Which latencies have rows, in the order of 2015.
+/// Names of the latencies that have rows, in the order of the 2015 tables.
 const CLASSES: [&str; 2] = ["fault-base", "fault-huge"];
 
 fn of_name<'a>(cell: &'a Cell, name: &str) -> impl Iterator<Item = &'a Metric> {
@@ -111,22 +111,22 @@ fn of_name<'a>(cell: &'a Cell, name: &str) -> impl Iterator<Item = &'a Metric> {
     cell.measured.metrics.iter().filter(move |metric| metric.name == name)
 }
 
-/// A metric of all cells, and where each stands.
+/// The metric of this name in every cell of the group, each with the cell's place.
 fn metrics<'a>(group: &'a Group<'_>, name: &'a str) -> impl Iterator<Item = (&'a Placed<'a>, &'a Metric)> {
     group.cells.iter().flat_map(move |placed| of_name(placed.cell, name).map(move |metric| (placed, metric)))
 }
 
-/// The cases of a metric in all cells, such as their thread counts, in order of first appearance.
+/// The cases of a metric over all cells, such as thread counts, in order of first appearance.
 fn cases(group: &Group<'_>, name: &str) -> Vec<String> {
     distinct(metrics(group, name).map(|(placed, metric)| group.case_of(placed, metric)))
 }
 
-/// The classes of a metric in all cells.
+/// The operation classes of a metric over all cells.
 fn classes<'a>(group: &'a Group<'_>, name: &'a str) -> Vec<&'a str> {
     distinct(metrics(group, name).filter_map(|(_, metric)| metric.class.as_deref()))
 }
 
-/// The samples of a metric in one cell, of a class and a case.
+/// The samples of a metric in one cell, for one class and one case.
 fn samples<'a>(
     group: &Group<'_>,
     placed: &Placed<'a>,
@@ -136,15 +136,15 @@ fn samples<'a>(
     all.find(|metric| group.is_case_of(placed, metric, case)).map(|metric| metric.samples.as_slice())
 }
 
-/// The number of a metric that has one in each run.
+/// The number of a metric that has exactly one sample in each run.
 fn number(group: &Group<'_>, placed: &Placed<'_>, of: (&str, Option<&str>, &str)) -> Option<f64> {
     samples(group, placed, of)?.first().copied()
 }
 
-/// The statistic that is shown of the samples of one run.
+/// The statistic that a row shows of the samples of one run.
 type Statistic = fn(&[f64]) -> Option<f64>;
 
-/// The blocks of rows: their name, the metric that programs find them under, its unit, and what they show.
+/// The blocks of rows: name, the metric's name in the result, unit, and statistic.
 const BLOCKS: [(&str, &str, &str, Statistic); 7] = [
     ("Min", "fault_latency_us.Min", "us", |samples| stats::min(samples)),
     ("Amean", "fault_latency_us.Amean", "us", |samples| stats::amean(samples)),
@@ -158,7 +158,8 @@ const BLOCKS: [(&str, &str, &str, Statistic); 7] = [
     ("Max", "fault_latency_us.Max", "us", |samples| stats::max(samples)),
 ];
 
-/// Of an operation that no run had, a row of zeroes, as mmtests prints it. A run that had none says nothing otherwise.
+/// For an operation that happened in no run, a row of zeroes, as mmtests prints it. A single run without the operation adds
+/// nothing to the mean.
 fn or_zero(row: Row) -> Row {
     Row { cells: row.cells.into_iter().map(|cell| cell.or_else(|| Some(Value::default()))).collect(), ..row }
 }
@@ -193,12 +194,12 @@ fn shares(group: &Group<'_>) -> Table {
     table(group, Kind::Metric, (&title, "pct"), Better::Higher, rows)
 }
 
-/// Metrics of single programs, of which a run has several (autonumabench).
+/// Metrics of autonumabench's programs, several of which run one after another in a run.
 const PROGRAMS: [&str; 2] = ["time_s", "cpu_pct"];
-/// Where their memory ended.
+/// The metric of where each program's memory was when the program ended.
 const MEMORY: [&str; 1] = ["memory_gib"];
 
-/// User, System and Elapsed of each program, as time(1) says them.
+/// User, System and Elapsed time of each program, as time(1) prints them.
 fn programs(group: &Group<'_>) -> Table {
     let of_row = |row: Row| Row { operation: format!("{}-{}", row.stat, row.case), ..row };
     let rows = of_programs(group, &PROGRAMS).into_iter().map(of_row).collect();
@@ -206,11 +207,12 @@ fn programs(group: &Group<'_>) -> Table {
     table(group, Kind::Duration, (&title, "s"), Better::None, rows)
 }
 
-/// Business operations of warehouses by their number, and the number with most of them.
+/// SPECjbb's business operations per second, by number of warehouses, and the number of warehouses with the highest
+/// throughput.
 const BOPS: &str = "bops";
 const PEAK: &str = "peak";
 
-/// Throughput by warehouses; with several JVMs its mean and deviation over them before it.
+/// Throughput by number of warehouses; with several JVMs first the mean and deviation over the JVMs.
 fn bops(group: &Group<'_>) -> Table {
     let cases = cases(group, BOPS);
     let mut rows = Vec::new();
@@ -227,9 +229,10 @@ fn bops(group: &Group<'_>) -> Table {
     table(group, Kind::Duration, (&title, "ops/s"), Better::Higher, rows)
 }
 
-/// The peak that is expected, at as many warehouses as CPUs, and the actual one; its label is one too high, as mmtests had it.
+/// The expected peak, at as many warehouses as CPUs, and the actual peak. The label of the expected peak is one too high, as
+/// it was in mmtests.
 fn peaks(group: &Group<'_>) -> Table {
-    // What tells rows apart follows the name of the peak.
+    // The parts of a case after the peak's name tell rows apart.
     let is_rate = |case: &str| case.split(',').next().is_some_and(|name| name.ends_with("Bops"));
     let rows = cases(group, PEAK).into_iter().map(|case| {
         let (better, unit) = if is_rate(&case) { (Better::Higher, "ops/s") } else { (Better::None, "warehouses") };
@@ -241,14 +244,14 @@ fn peaks(group: &Group<'_>) -> Table {
     table(group, Kind::Duration, (&title, "warehouses, ops/s"), Better::None, rows.collect())
 }
 
-/// Where the memory of each program ended, by node and page size.
+/// Memory of each program at its end, by node and page size.
 fn places(group: &Group<'_>) -> Table {
     let title = format!("{} Memory (GiB at the end)", group.experiment);
     table(group, Kind::Metric, (&title, "GiB"), Better::None, of_programs(group, &MEMORY))
 }
 
-/// Metrics of programs, a row for each class and program: all programs' User, then all their System. A metric with several
-/// classes is `name.class` for programs that read tables, as that of a published table is.
+/// Metrics of programs, a row for each class and program: first User of all programs, then System of all programs. In output
+/// for programs, a metric with several classes is named `name.class`, like the metric of a published table.
 fn of_programs(group: &Group<'_>, names: &[&str]) -> Vec<Row> {
     let mut rows = Vec::new();
     for name in names {
@@ -289,7 +292,7 @@ fn vmstat(group: &Group<'_>) -> Table {
         let (better, unit, form) = (Better::None, line.unit(), line.form);
         rows_of_runs(group, &Line { metric, case, stat: "", better, unit, form }, of_run)
     };
-    // The posting of 2013 has one row for entries that were made to fault, those of 2015 have three.
+    // The 2013 posting has one row for entries that were made to fault, the 2015 posting has three.
     let has = |name: &str| group.cells.iter().any(|placed| of_name(placed.cell, name).next().is_some());
     let has_programs = has(PROGRAMS[0]) || has(BOPS);
     let is_counted =

@@ -1,8 +1,9 @@
-//! A result as columns, for programs that work on tables: each with its name, type, unit and meaning. The Python package
-//! builds Arrow arrays of them and reads results in no other form.
+//! A result as typed columns, for programs that work on tables: each column has a name, type, unit and meaning. The Python
+//! package builds Arrow arrays from the columns and reads results in no other form.
 //!
-//! The document is one JSON object on one line. Values stand in `values`, one per row, or as `runs`, each a value and how many
-//! rows in turn have it. All tables but `cells` begin with the columns that say which cell a row is of.
+//! The document is one JSON object on one line. A column has its values in `values`, one per row, or in `runs`: pairs of a
+//! value and the number of consecutive rows that have the value. All tables but `cells` begin with the columns that say which
+//! cell a row belongs to.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -14,21 +15,21 @@ use crate::{
     record::{Cell, SCHEMA, Skipped, WAITING},
 };
 
-/// The version of this form.
+/// The version of the column format.
 pub const COLUMNS: u32 = 1;
 
 /// A result, or a part of it, as columns.
 #[derive(Debug, Serialize)]
 pub struct Columns<'a> {
-    /// [`COLUMNS`].
+    /// The format's version, [`COLUMNS`].
     pub columns: u32,
-    /// [`SCHEMA`] of the program that prints it.
+    /// Version of the result format, [`SCHEMA`], in the program that prints the document.
     pub schema: u32,
     /// Hash of the program that made the result.
     pub program: &'a str,
     /// Name of the experiment.
     pub experiment: &'a str,
-    /// How many cells of the run are not there.
+    /// Number of cells of the run that have no result.
     pub missing: usize,
     /// Work that was not done, with the reason.
     pub skipped: &'a [Skipped],
@@ -37,12 +38,12 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// These tables of a result.
+    /// A document with these tables of a result.
     pub fn new(program: &'a str, experiment: &'a str, tables: Vec<ColumnTable<'a>>) -> Self {
         Self { columns: COLUMNS, schema: SCHEMA, program, experiment, missing: 0, skipped: &[], tables }
     }
 
-    /// The document.
+    /// The document as one line of JSON.
     ///
     /// # Panics
     /// Never: names, numbers and texts serialise.
@@ -51,7 +52,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Columns of the same length.
+/// A table: columns of the same length.
 #[derive(Debug, Serialize)]
 pub struct ColumnTable<'a> {
     name: &'static str,
@@ -59,7 +60,7 @@ pub struct ColumnTable<'a> {
     columns: Vec<ValueColumn<'a>>,
 }
 
-/// One column: its head, and runs of equal values.
+/// One column: its description, and its values as runs of equal values.
 #[derive(Debug)]
 struct ValueColumn<'a> {
     head: Head,
@@ -127,7 +128,7 @@ impl<'a> ColumnTable<'a> {
         Self { name, rows: 0, columns: columns.collect() }
     }
 
-    /// Adds a row of as many values as there are columns.
+    /// Adds a row, which has one value for each column of the table.
     fn push(&mut self, row: impl IntoIterator<Item = Field<'a>>) {
         self.rows += 1;
         let mut row = row.into_iter();
@@ -142,7 +143,7 @@ impl<'a> ColumnTable<'a> {
         assert!(row.next().is_none(), "a row has no more values than there are columns: {}", self.name);
     }
 
-    /// Every cell of the result, one in a row.
+    /// The table of cells, one row for each cell of the result.
     pub fn cells(cells: &'a [Cell]) -> Self {
         let params: BTreeSet<&str> = cells.iter().flat_map(|cell| cell.key.params.keys()).map(String::as_str).collect();
         let mut heads = vec![
@@ -205,7 +206,7 @@ impl<'a> ColumnTable<'a> {
         table
     }
 
-    /// Every sample of every metric.
+    /// The table of samples, one row for each sample of each metric.
     pub fn samples(cells: &'a [Cell]) -> Self {
         let mut table = Self::new(
             "samples",
@@ -242,7 +243,7 @@ impl<'a> ColumnTable<'a> {
         table
     }
 
-    /// How far each counter moved in each cell, and how far apart gauges were.
+    /// The table of counters: how far each counter moved in each cell, and how far apart the gauges' readings were.
     pub fn counters(cells: &'a [Cell]) -> Self {
         let about =
             "how far it moved while the workload ran; of a gauge, how far apart it was without and with its memory";
@@ -265,7 +266,7 @@ impl<'a> ColumnTable<'a> {
         table
     }
 
-    /// Where the time of whole runs went, of cells that know.
+    /// The table of CPU time by cause over whole runs, for the cells that measured it.
     pub fn causes(cells: &'a [Cell]) -> Self {
         let mut table = Self::new(
             "causes",
@@ -285,8 +286,8 @@ impl<'a> ColumnTable<'a> {
         table
     }
 
-    /// Samples over time of what kernels count and hold: these names, or all where none is named. A value that never changes
-    /// has one row, at the first instant.
+    /// The table of sampled counters and gauges over time, for `names` or, if that is empty, for every name. A value that never
+    /// changes has one row, at the first instant.
     pub fn series(cells: &'a [Cell], names: &'a [String]) -> Self {
         let mut table = Self::new(
             "series",
@@ -318,7 +319,8 @@ impl<'a> ColumnTable<'a> {
         table
     }
 
-    /// The longest operations off the allocator's fast path, so many of each cell: a row for each cause of an operation's time.
+    /// The table of the `count` longest operations off the allocator's fast path in each cell: a row for each cause of an
+    /// operation's time.
     pub fn stalls(cells: &'a [Cell], count: usize) -> Self {
         let mut table = Self::new(
             "stalls",
@@ -372,7 +374,7 @@ fn head(name: &'static str, r#type: Type, unit: Option<&'static str>, about: &'s
     Head { name: name.into(), r#type, unit, about }
 }
 
-/// The columns that say which cell a row is of, and then these.
+/// The columns that say which cell a row belongs to, followed by `more`.
 fn of_cell<const N: usize>(more: [Head; N]) -> Vec<Head> {
     let mut heads = vec![
         head("cell", Type::Uint64, None, "number of the cell: a row of table cells"),
@@ -386,7 +388,7 @@ fn of_cell<const N: usize>(more: [Head; N]) -> Vec<Head> {
     heads
 }
 
-/// The values of those columns.
+/// The values of the columns that say which cell a row belongs to.
 fn key_of(number: u64, cell: &Cell) -> [Field<'_>; 6] {
     let key = &cell.key;
     [

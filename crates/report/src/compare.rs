@@ -1,12 +1,14 @@
-//! Two columns row by row: by how much a number has changed, how sure that is, and whether it matters.
+//! Two columns compared row by row: by how much a number has changed, how sure the change is, and whether it is large enough to
+//! matter.
 //!
-//! The unit is the run: a mean, a share or a counter is one number of each. One p decides about a row: that of the paired t of
-//! runs with the same seeds, where both columns are simulated, else Welch's. Where all numbers of a row are positive the test is
-//! of their logarithms, and its interval one of geometric means; of counts with noughts among them it is of the logarithms of one
-//! more. Rows of a family are taken together (Holm). How many runs are lower, and Mann-Whitney's p, are said and decide nothing.
+//! The unit of a test is the run: each run has one mean, share or counter for the row. One p-value decides about a row: the
+//! paired t test over runs with the same seeds where both columns are simulated, else Welch's test. Where all numbers of a row
+//! are positive, the test is of their logarithms and the interval is one of geometric means; for counts with zeroes among them
+//! the test is of log(count + 1). The rows of a family are corrected together (Holm). The number of runs that are lower, and
+//! Mann-Whitney's p, are printed and decide nothing.
 //!
-//! The change of a row is that of the two numbers that are shown ([`crate::stats::change`]). It has a star if the test separates
-//! the columns, in the same direction, and if it is large enough.
+//! The change of a row is the change between the two numbers that the table shows ([`crate::stats::change`]). The row has a star
+//! if the test separates the columns in the same direction and the change is large enough.
 
 mod csv;
 mod fail_on;
@@ -45,25 +47,25 @@ use crate::{
     table::{Kind, Report, Row, Table, Value},
 };
 
-/// A family of rows has a false star in one comparison of twenty.
+/// In one comparison of twenty a family of rows has a false star.
 pub const LEVEL: f64 = 0.05;
 
-/// Statistics of samples, whose means have rows of their own.
+/// Statistics of samples that are not tested, since the means of the same samples have rows of their own.
 const OF_SAMPLES: [&str; 7] = ["Min", "Stddev", "HStddev", "CoeffVar", "HCoeffVar", "BAmean.95", "BHmean.95"];
 
 /// How large a change has to be to matter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gates {
-    /// In per cent of the old value.
+    /// Least relative change, in per cent of the old value.
     pub percent: f64,
-    /// Of counts, which are whole numbers: so many more or fewer in a run.
+    /// For counts, which are whole numbers: least difference per run.
     pub count: f64,
-    /// Of shares: so many points of the hundred.
+    /// For shares: least difference in percentage points.
     pub points: f64,
 }
 
 impl Gates {
-    /// The least change that matters of a quantity, in its unit.
+    /// The least change of a quantity that matters, in the quantity's unit.
     fn least(self, quantity: Quantity) -> f64 {
         match quantity {
             Quantity::Count => self.count,
@@ -72,7 +74,7 @@ impl Gates {
         }
     }
 
-    /// The conditions that a change with a star meets.
+    /// The conditions for a star, in words.
     pub(crate) fn in_words(self, test: &str) -> String {
         let Self { percent, count, points } = self;
         format!(
@@ -89,23 +91,24 @@ impl Default for Gates {
     }
 }
 
-/// Rows that are judged together.
+/// Rows whose p-values are corrected together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {
     /// Means, shares and times for which a direction is better.
     Primary,
-    /// Percentiles and largest of samples: apart, as with them means would be harder to tell apart.
+    /// Percentiles and maxima of samples. They are a family of their own, since in one family they would make means harder to
+    /// tell apart.
     Tails,
-    /// All others: counters, events of fragmentation, and what describes a run.
+    /// All other rows: counters, fragmentation events, and numbers that describe a run.
     Counters,
 }
 
 impl Family {
-    /// The family of a row; none where it is not of runs.
+    /// The family of a row; none where the row has no value per run.
     pub fn of(table: &Table, row: &Row) -> Option<Self> {
         match table.kind {
-            // Statistics of samples are of no runs, and causes are parts of what durations are.
+            // Statistics over samples have no value per run, and causes are parts of what durations measure.
             _ if row.cells.iter().flatten().all(|value| value.of_seeds.is_empty()) => None,
             Kind::Causes => None,
             Kind::Metric if OF_SAMPLES.contains(&row.stat.as_str()) => None,

@@ -1,4 +1,4 @@
-//! Tables of counters: how far each one moved, as mmtests prints its monitors.
+//! Tables of counters: how far each counter moved in a run, as mmtests prints its monitors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use crate::record::Cell;
 use crate::stats;
 use crate::table::{Form, Kind, Row, Table, Value};
 
-/// One table per experiment and workload. A value is the mean over the runs of an operation (its
-/// seeds). A counter is shown, for every operation, if somewhere it moved by at least `threshold`, up
-/// or down; at a threshold of 0 all are, and gauges always are: they were read on purpose. A run
-/// without the counter says nothing about it. Of runs with NUMA balancing two rows follow from counters.
+/// One table per experiment and workload. A value is the mean over the runs of an operation (its seeds). A counter has
+/// a row for every operation if it moved by at least `threshold`, up or down, in some cell; a threshold of 0 shows
+/// every counter. Gauges always have rows, since they were read on purpose. A run without the counter adds nothing to
+/// the mean. Runs with NUMA balancing have two further rows computed from counters.
 pub fn counters(records: &[Cell], threshold: u64) -> Vec<Table> {
     of_groups(&groups(records), threshold)
 }
@@ -22,10 +22,10 @@ pub(crate) fn of_groups(groups: &[Group<'_>], threshold: u64) -> Vec<Table> {
     tables.filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// Movements by counter, operation and column; by seed within those.
+/// Movements by counter, operation and column, each with a value per seed.
 type Movements<'a> = BTreeMap<(&'a str, &'a str, usize), Runs<'a>>;
 
-/// Leaves the rows out that a reader is not shown: all of them were judged.
+/// Removes the rows below the threshold, which were judged like all rows but are not shown.
 pub(crate) fn hide(tables: &mut Vec<Table>, groups: &[Group<'_>], threshold: u64) {
     for group in groups {
         let movements = movements(group);
@@ -44,7 +44,7 @@ fn title(group: &Group<'_>) -> String {
     format!("{} Counters", group.title)
 }
 
-/// Counters that moved by so much somewhere, and gauges.
+/// The counters that moved by `threshold` in some cell, and all gauges.
 fn shown<'a>(group: &'a Group<'_>, movements: &Movements<'a>, threshold: u64) -> BTreeSet<&'a str> {
     let is_shown = |((counter, ..), runs): &(&(&str, &str, usize), &Runs)| {
         mean(runs.by_seed()).is_some_and(|mean| mean.abs() >= threshold as f64 || mean != 0.0 && is_derived(counter))
@@ -53,9 +53,9 @@ fn shown<'a>(group: &'a Group<'_>, movements: &Movements<'a>, threshold: u64) ->
     moved.chain(group.cells.iter().flat_map(|placed| placed.cell.measured.gauges.keys().map(String::as_str))).collect()
 }
 
-/// The unit of counters, but for those of time.
+/// The unit of counters that do not count time.
 const UNIT: &str = "movement of the counter per run";
-/// The end of the name of a counter of time, and its unit.
+/// The suffix of counters that count time, and their unit.
 const NANOSECONDS: (&str, &str) = ("_ns", "ns");
 
 fn unit(counter: &str) -> &'static str {
@@ -116,12 +116,13 @@ fn movements<'a>(group: &'a Group<'_>) -> Movements<'a> {
     movements
 }
 
-/// Is it a row that follows from other counters? Those are small where they matter.
+/// Is the row computed from other counters? Such values matter even where they are small, so the threshold does not
+/// hide them.
 fn is_derived(counter: &str) -> bool {
     balancing::DERIVED.iter().any(|(name, ..)| *name == counter)
 }
 
-/// Sums of whole numbers are exact, so their order does not matter.
+/// The mean over runs. Sums of whole numbers are exact, so the order of the runs does not matter.
 fn mean(seeds: &BTreeMap<u64, Vec<f64>>) -> Option<f64> {
     stats::amean(&seeds.values().flatten().copied().collect::<Vec<f64>>())
 }

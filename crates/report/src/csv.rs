@@ -6,19 +6,19 @@ use csv::Writer;
 
 use crate::table::{Layout, Report};
 
-/// The columns: those of the published tables, with bounds, and the seed of a value of one run.
+/// The columns: the fields of the published tables, bounds, and the seed where the value is of one seed.
 const COLUMNS: [&str; 8] = ["experiment", "metric", "case", "kernel", "value", "low", "high", "seed"];
 
-/// A value that is not part of a report: whoever knows more than cells adds its own lines.
+/// A value outside the report's tables, which a command adds as a line of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvLine {
     /// The experiment.
     pub experiment: String,
-    /// What the value is.
+    /// The metric.
     pub metric: String,
-    /// Of what it is that.
+    /// The case that the value belongs to.
     pub case: String,
-    /// The column: its [`label`](crate::Column::label), and what follows if it is not measured there.
+    /// The column's [`label`](crate::Column::label), with a suffix if the value was not measured there.
     pub kernel: String,
     /// The value.
     pub value: String,
@@ -77,7 +77,7 @@ pub fn to_csv(report: &Report, by_seed: &[(u64, Report)], more: &[CsvLine]) -> S
     String::from_utf8(bytes).expect("made of strings")
 }
 
-/// Tells each value of the tables: experiment, metric, case, kernel; value, low and high.
+/// Calls `tell` for each value of the tables with experiment, metric, case, kernel; value, low and high.
 fn values(report: &Report, mut tell: impl FnMut(&str, &str, &str, &str, [&str; 3])) {
     for table in &report.tables {
         let is_of_kernels = table.is_of_kernels();

@@ -1,25 +1,25 @@
-//! Tables of durations: user, system and elapsed time, as mmtests prints them after the results.
+//! Tables of durations: user, system and elapsed time, which mmtests prints after the results.
 
 use crate::better::Better;
 use crate::group::{Group, Runs, groups};
 use crate::record::{Cell, Duration};
 use crate::table::{Form, Kind, Row, Table, Value};
 
-/// A part of a duration, in picoseconds.
+/// Reads one part of a duration, in picoseconds.
 pub(crate) type Part = fn(&Duration) -> u64;
 
 /// The unit of all rows.
 pub(crate) const UNIT: &str = "s";
 
-/// What rows are called, for programs and in texts, and what they show.
+/// For each row its name for programs, its name in texts, and the part of the duration that it shows.
 pub(crate) const ROWS: [(&str, &str, Part); 3] = [
     ("duration.user", "User", |duration| duration.user_ps),
     ("duration.system", "System", |duration| duration.system_ps),
     ("duration.elapsed", "Elapsed", |duration| duration.elapsed_ps),
 ];
 
-/// One table per experiment and workload, of the operations whose durations are known. A value is the mean over the runs of
-/// an operation (its seeds).
+/// One table per experiment and workload, of the operations whose durations were measured. A value is the mean over the
+/// runs of an operation (its seeds).
 pub fn durations(records: &[Cell]) -> Vec<Table> {
     of_groups(&groups(records))
 }

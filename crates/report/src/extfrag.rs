@@ -1,4 +1,4 @@
-//! Tables of external fragmentation, in the rows of mmtests.
+//! Tables of external fragmentation events, in the rows of mmtests.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use crate::group::{Group, Runs, groups, row_of, thing_and_operation};
 use crate::record::{Cell, Extfrag, ExtfragEvents};
 use crate::table::{Form, Kind, Row, Table};
 
-/// The metric under which programs find the rows: of whole runs, and of the measured window.
+/// The metric name of the rows in output for programs: events of whole runs, and of the measured window.
 const METRIC: &str = "extfrag_events";
 const WINDOW: &str = "extfrag_events_in_window";
 /// The unit of all rows.
 const UNIT: &str = "events per run";
 
-/// One table per experiment and workload in which somebody counted an event. A value is the mean over the runs of an operation
-/// (its seeds). A run in which nobody counted says nothing.
+/// One table per experiment and workload in which a run recorded external fragmentation events. A value is the mean over the
+/// runs of an operation (its seeds). A run that recorded none of these events adds nothing to the mean.
 pub fn extfrag(records: &[Cell]) -> Vec<Table> {
     of_groups(&groups(records))
 }
@@ -33,7 +33,7 @@ pub(crate) fn table(group: &Group<'_>) -> Option<Table> {
     let pageblock = all().map(|extfrag| extfrag.pageblock_order).max()?;
     let operations = group.operations();
     let lines = lines(pageblock, &all().flat_map(|extfrag| &extfrag.events), all().any(|extfrag| extfrag.lost > 0));
-    // Where there is one operation, rows do not name it: published tables do not.
+    // With a single operation, rows do not name the operation, as published tables do not.
     let named = |row, operation| if operations.len() == 1 { row } else { row_of(row, operation) };
     let of_line = |line| operations.iter().map(move |operation| (row(group, line, operation), *operation));
     let rows = lines.iter().flat_map(of_line).map(|(row, operation)| named(row, operation));
@@ -48,7 +48,7 @@ pub(crate) fn table(group: &Group<'_>) -> Option<Table> {
     })
 }
 
-/// One kind of row.
+/// One row: its names, and which events it counts.
 struct Line {
     metric: &'static str,
     case: String,
@@ -57,7 +57,7 @@ struct Line {
     counts: Counts,
 }
 
-/// The events that a row counts.
+/// Which external fragmentation events a row counts.
 enum Counts {
     Lost,
     Run(Box<dyn Fn(&ExtfragEvents) -> bool>),
@@ -70,7 +70,7 @@ impl Line {
         Self { metric, case: case.to_owned(), name: name.to_owned(), better, counts }
     }
 
-    /// Of the events of whole runs, with a name of our own.
+    /// A row of events of whole runs that mmtests does not have.
     fn run(case: &str, name: &str, counts: impl Fn(&ExtfragEvents) -> bool + 'static) -> Self {
         Self::new(case, name, Better::None, Counts::Run(Box::new(counts)))
     }
@@ -84,7 +84,8 @@ impl Line {
     }
 }
 
-/// Fragmenting events for a mobility, or for all of them; of them those that took from one other. In the order of mmtests.
+/// The pairs of an allocation's mobility and, if given, the one other mobility that it took a pageblock from; `None` is every
+/// mobility. In mmtests' order.
 fn fragmenting() -> Vec<(Option<Mobility>, Option<Mobility>)> {
     let mut all = vec![(None, None)];
     for asked in [Mobility::Unmovable, Mobility::Reclaimable, Mobility::Movable] {
@@ -95,7 +96,7 @@ fn fragmenting() -> Vec<(Option<Mobility>, Option<Mobility>)> {
     all
 }
 
-/// The names of such a row for programs and for people.
+/// The names of a fragmenting row for programs and for people.
 fn names(below: &str, of: (Option<Mobility>, Option<Mobility>)) -> (String, String) {
     match of {
         (Some(asked), Some(with)) => (format!("{asked}/{with},{below}"), format!("{asked} placed with {with}")),
@@ -104,8 +105,8 @@ fn names(below: &str, of: (Option<Mobility>, Option<Mobility>)) -> (String, Stri
     }
 }
 
-/// Rows of mmtests' report (`--print-monitor ftraceextfrag`), then what it does not have: by ownership, by order, and the
-/// measured window.
+/// Rows of mmtests' report (`--print-monitor ftraceextfrag`), then rows that mmtests has not: by ownership change, by order,
+/// and of the measured window.
 fn lines<'a>(pageblock: Order, found: &(impl Iterator<Item = &'a ExtfragEvents> + Clone), lost: bool) -> Vec<Line> {
     let below = format!("order<{}", pageblock.0);
     let is_of = |(asked, with): (Option<Mobility>, Option<Mobility>), class: &ExtfragClass| {
@@ -172,7 +173,7 @@ fn row(group: &Group<'_>, line: &Line, operation: &str) -> Row {
     }
 }
 
-/// Of all rows those that a screen has room for: fragmenting events of whole runs, by type.
+/// Does the row fit on a screen's short table? Fragmenting events of whole runs, by mobility.
 pub(crate) fn is_short(row: &Row) -> bool {
     let (what, _) = thing_and_operation(row);
     row.metric == METRIC && what.contains("order<") && !what.starts_with("pageblock")

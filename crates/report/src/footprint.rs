@@ -1,18 +1,18 @@
-//! The memory of a guest on its host in numbers and as a text: its area, its end, and the steps in which it fell.
+//! A guest's memory on its host: area over time, amount at the end, and the steps in which it fell.
 
 use crate::better::Better;
 use crate::record::{Cell, Footprint, MIB, Metric};
 use crate::short::WIDTH;
 use crate::short::text::fit;
 
-/// Lines of steps of one run.
+/// Most lines of steps that are printed for one run.
 const STEPS: usize = 12;
 /// Base pages of a GiB.
 const GIB: f64 = 262_144.0;
 const MICROS: f64 = 1e6;
 
 impl Footprint {
-    /// The metrics of a footprint. They follow from the series, and are made when a result is shown.
+    /// The footprint's metrics, computed from the series when a result is shown.
     pub fn metrics(&self) -> Vec<Metric> {
         let resident = self.resident();
         let Some(peak) = resident.iter().map(|(_, pages)| *pages).max() else {
@@ -34,13 +34,14 @@ impl Footprint {
     }
 }
 
-/// The area below base pages at times, in GiB minutes: each sample is true until the next.
+/// The area below the samples (microseconds, base pages), in GiB minutes. A sample holds until the following
+/// sample.
 pub(crate) fn area(samples: &[(u64, u64)]) -> f64 {
     let span = |pair: &[(u64, u64)]| pair[0].1 as f64 * (pair[1].0 - pair[0].0) as f64;
     samples.windows(2).map(span).sum::<f64>() / GIB / MICROS / 60.0
 }
 
-/// The last of them, in MiB.
+/// The last sample, in MiB.
 pub(crate) fn held_at_end(samples: &[(u64, u64)]) -> f64 {
     samples.last().map_or(0.0, |(_, pages)| *pages as f64 / MIB)
 }
@@ -88,7 +89,7 @@ mod tests {
         series::{Sample, Series},
     };
 
-    /// At 100 ms and so on these MiB.
+    /// A footprint with one sample every 100 ms, in MiB.
     fn footprint(mib: &[u64]) -> Footprint {
         let sample = |(at, mib): (u64, &u64)| Sample { at_us: at * 100_000, values: vec![mib * 256] };
         let samples: Vec<Sample> = (1..).zip(mib).map(sample).collect();
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(steps, [step(400_000, 252, Some(310_000)), step(800_000, 300, Some(310_000))]);
         assert_eq!(footprint(&[700, 600]).steps(), [step(200_000, 100, None)], "nothing was freed before");
         assert_eq!(footprint(&[10, 700, 700, 700]).steps(), []);
-        // As seen while it is unmapped.
+        // The fall is seen while memory is unmapped.
         assert_eq!(footprint(&[1, 9, 5]).steps(), [step(300_000, 4, Some(300_000))]);
     }
 

@@ -1,5 +1,5 @@
-//! What a guest's memory on its host comes to, beside what it costs to give it back: a line for each way of doing it, and one
-//! for the best that there could be.
+//! How much memory a guest occupies on its host, beside what it costs to give memory back: a line for each way of giving
+//! memory back, and one for the best possible way.
 
 use std::fmt;
 
@@ -13,18 +13,18 @@ use crate::short::text::fold;
 
 /// The cause of [`crate::Measured::causes`] that is the host's work for its guest.
 const HOST: &str = "host";
-/// The counter of nanoseconds that it took to give memory back, while a worker of the guest slept.
+/// The counter of nanoseconds spent on giving memory back while a worker of the guest slept.
 const GIVES_BACK: &str = "sim_host_gives_back_ns";
-/// The counter of base pages that the host had given back, and backs again.
+/// The counter of base pages that the host backs again after they were given back.
 const REFAULTS: &str = "sim_host_refaults";
-/// What kernels do with free pages when nobody says: each setting, and the value that it has then.
+/// The kernel's default settings for free pages of a guest: each setting with its default value.
 const DEFAULTS: [(&str, &str); 3] =
     [("page_reporting.order", "9"), ("page_reporting.delay_ms", "2000"), ("host.discard", "dontneed")];
 const REPORTING: &str = "virtio_balloon.reporting";
-/// What a balloon leaves the guest with, where an operator has one.
+/// The setting for the memory that a balloon leaves to the guest, if an operator drives one.
 const BALLOON: &str = "virtio_balloon.target";
 
-/// Width of names; the rest of a line is numbers.
+/// Width of the name of a row; the numbers take the rest of the line.
 const NAME: usize = 34;
 const HEADS: [&str; 5] = ["GiB min", "end MiB", "process s", "host s", "re-faults"];
 const WIDTHS: [usize; 5] = [9, 8, 10, 9, 10];
@@ -33,32 +33,32 @@ const _: () = assert!(NAME + 9 + 8 + 10 + 9 + 10 <= WIDTH, "a line has room for 
 /// One way of giving memory back, in means over the runs of a case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontierRow {
-    /// What the guest did.
+    /// The case: the work that the guest did.
     pub case: String,
-    /// The column of the result; that of `ideal` is named so and was not run.
+    /// The column of the result. The column `ideal` is computed and was not run.
     pub column: Column,
-    /// Free pages are reported as kernels do it when nobody says how.
+    /// Are free pages reported in the kernel's default way?
     pub is_default: bool,
     /// Memory on the host times time, in GiB minutes.
     pub area_gib_min: f64,
-    /// Memory on the host with the last sample, in MiB.
+    /// The guest's memory on the host at the last sample, in MiB.
     pub end_mib: f64,
-    /// Time of the process in the guest, in user mode and in its kernel, in seconds.
+    /// Time of the process in the guest, user and system time together, in seconds.
     pub process_s: Option<f64>,
-    /// What the host did for the guest, in seconds: while tasks stood still for it, and while a worker slept that gave pages
-    /// back.
+    /// The host's work for the guest, in seconds: while tasks waited for it, and while a worker slept that gave pages back.
     pub host_s: Option<f64>,
-    /// Base pages that the host had given back and had to back again.
+    /// Base pages that the host took back and then had to back again.
     pub refaults: Option<f64>,
 }
 
-/// The name of the column that nobody ran.
+/// The name of the computed column.
 const IDEAL: &str = "ideal";
 
-/// A line for each column of cells that have a guest's memory over time, by case; after those of a simulated machine one more,
-/// `ideal`: every frame that is free is given back at once and comes back at no cost. It is what is in use by the guest's own
-/// count (frames that exist, less `nr_free_pages` and what a balloon holds) at each sample of the machine's first column. No
-/// host can have less, and as what is in use is on the host, nothing measured is below it but by the time between two samples.
+/// A line for each column of cells that have a guest's memory over time, by case. After the lines of a simulated machine comes
+/// one more, `ideal`: every free frame is given back at once and comes back at no cost. Its memory is what is in use by the
+/// guest's own count (frames that exist, less `nr_free_pages` and the balloon's pages) at each sample of the machine's first
+/// column. Whatever is in use is on the host, so no measured line can be below `ideal` by more than what happens between two
+/// samples.
 pub fn frontier(cells: &[Cell]) -> Vec<FrontierRow> {
     let with: Vec<(&Cell, &Footprint)> = cells.iter().filter_map(|cell| Some((cell, seen(cell)?))).collect();
     let mut rows: Vec<FrontierRow> = Vec::new();
@@ -102,7 +102,7 @@ fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 fn measured(cells: &[(&Cell, &Footprint)]) -> FrontierRow {
     let of = |value: &dyn Fn(&Cell) -> Option<f64>| mean(cells.iter().map(|(cell, _)| value(cell)));
     let key = &cells[0].0.key;
-    // Who knows where time went knows all that there is to know of the host.
+    // A cell that knows where time went also knows all of the host's work.
     let is_known = |cell: &Cell| !cell.measured.causes.is_empty();
     let counter = |cell: &Cell, name| cell.measured.counters.get(name).map_or(0.0, |n| *n as f64);
     let stood_still = |cell: &Cell| cell.measured.causes.get(HOST).map_or(0.0, |ps| *ps as f64 / 1e12);
@@ -118,7 +118,7 @@ fn measured(cells: &[(&Cell, &Footprint)]) -> FrontierRow {
     }
 }
 
-/// None where the guest's own count is not known.
+/// The `ideal` line of these cells; none where the guest's own count is not known.
 fn ideal_of(cells: &[(&Cell, &Footprint)]) -> Option<FrontierRow> {
     let used: Vec<_> = cells.iter().map(|(_, footprint)| footprint.used()).collect();
     let key = &cells[0].0.key;
@@ -146,7 +146,7 @@ fn row(key: &Key, column: Column, runs: impl ExactSizeIterator<Item = Vec<(u64, 
     }
 }
 
-/// The table of each case, in 80 columns, with what its heads mean under the last.
+/// The table of each case in 80 columns; the meaning of the heads stands below the last table.
 pub fn frontier_text(rows: &[FrontierRow]) -> String {
     let mut cases: Vec<&str> = Vec::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! Cells that share tables: those of one experiment and workload, placed in columns and operations.
+//! Groups of cells that share tables: the cells of one experiment and workload, placed in columns and operations.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,10 @@ use crate::table::{Baseline, ColumnHead, Row, Value};
 
 /// The cells of one experiment and workload, and the columns that they span.
 pub(crate) struct Group<'a> {
-    /// The experiment, and the workload where it has several: rows of values have no other name for it.
+    /// The experiment, and the workload where the experiment has several; output for programs has no other name of the
+    /// workload.
     pub(crate) experiment: String,
-    /// What titles begin with: the workload, after the experiment if there are several.
+    /// Begin of the tables' titles: the workload, after the experiment if there are several.
     pub(crate) title: String,
     pub(crate) columns: Vec<ColumnHead>,
     pub(crate) cells: Vec<Placed<'a>>,
@@ -19,8 +20,8 @@ pub(crate) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// The case in the row of a metric: the part that the metric is of, else the case of its cell, and what tells apart cells
-    /// that would share the row by mistake.
+    /// The case in the row of a metric: the part that the metric measures, else the case of its cell, with a suffix where cells
+    /// would otherwise share the row by mistake.
     pub(crate) fn case_of(&self, placed: &Placed<'a>, metric: &Metric) -> String {
         match metric.part {
             Some(_) => self.naming.part(placed.cell, metric),
@@ -28,7 +29,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Is this the case in the row of a metric?
+    /// Is `case` the case in the row of a metric?
     pub(crate) fn is_case_of(&self, placed: &Placed<'a>, metric: &Metric, case: &str) -> bool {
         case.starts_with(metric.part.as_deref().unwrap_or(&placed.operation)) && self.case_of(placed, metric) == case
     }
@@ -39,37 +40,38 @@ impl<'a> Group<'a> {
     }
 }
 
-/// A cell and its place in the tables.
+/// A cell with its column and operation in the tables.
 pub(crate) struct Placed<'a> {
     pub(crate) cell: &'a Cell,
     pub(crate) column: usize,
-    /// The case, and whatever else tells apart cells that would fall together by mistake.
+    /// The cell's case, with a suffix where cells would otherwise share a row by mistake.
     pub(crate) operation: String,
-    /// Number of its key without the seed: cells that differ in the seed alone have the same.
+    /// Number of the cell's key without the seed: cells that differ only in the seed have the same number.
     run: usize,
 }
 
-/// The numbers of one row in one column by seed, of cells that differ in nothing but the seed. All makers of rows add here.
+/// The numbers of one row in one column by seed, from cells that differ only in the seed. Every maker of rows adds its numbers
+/// here.
 #[derive(Default)]
 pub(crate) struct Runs<'a> {
-    /// A cell of each case; of most rows of one, as they are of one case.
+    /// One cell of each case. Most rows are of one case, so this map has one entry.
     of: BTreeMap<&'a str, &'a Placed<'a>>,
     by_seed: BTreeMap<u64, Vec<f64>>,
 }
 
 impl<'a> Runs<'a> {
-    /// Adds numbers of a cell.
+    /// Adds numbers of a cell to the row.
     ///
     /// # Panics
-    /// When a cell was added before that differs in more than the seed.
+    /// When an added cell differs from an earlier one in more than the seed.
     pub(crate) fn add(&mut self, placed: &'a Placed<'a>, numbers: impl IntoIterator<Item = f64>) {
         self.add_of("", placed, numbers);
     }
 
-    /// Adds the samples of a metric.
+    /// Adds the samples of a metric of a cell.
     ///
     /// # Panics
-    /// As [`Self::add`]; samples of a metric of all cases together may be of different cases.
+    /// As [`Self::add`], but samples of a metric of all cases together may come from different cases.
     pub(crate) fn add_metric(&mut self, placed: &'a Placed<'a>, metric: &Metric) {
         let case = if metric.name == OF_ALL_CASES { &placed.cell.key.case } else { "" };
         self.add_of(case, placed, metric.samples.iter().copied());
@@ -86,7 +88,7 @@ impl<'a> Runs<'a> {
         self.by_seed.entry(placed.cell.key.seed).or_default().extend(numbers);
     }
 
-    /// The numbers by seed: sums must not depend on the order in which cells finished.
+    /// The numbers by seed, so that sums do not depend on the order in which cells finished.
     pub(crate) fn by_seed(&self) -> &BTreeMap<u64, Vec<f64>> {
         &self.by_seed
     }
@@ -96,7 +98,7 @@ impl<'a> Runs<'a> {
         self.by_seed
     }
 
-    /// The mean of the means of each seed, with its range over seeds.
+    /// The mean over seeds of each seed's mean, with the range over seeds.
     pub(crate) fn mean(&self) -> Option<Value> {
         let means = means_of_seeds(&self.by_seed);
         let mean = stats::amean(&means.values().copied().collect::<Vec<f64>>())?;
@@ -104,28 +106,28 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Between the thing that a row shows and the operation that it shows it of, where its table has several operations.
+/// Separates, in a row's name, the measured thing from its operation, where the table has several operations.
 const OF: &str = " of ";
 
-/// A row of a thing in one of the operations of its table.
+/// A row of a measured thing in one of the operations of its table.
 pub(crate) fn row_of(row: Row, operation: &str) -> Row {
     Row { case: format!("{}{OF}{operation}", row.case), operation: format!("{} {operation}", row.operation), ..row }
 }
 
-/// The thing that a row shows, and the operation that it shows it of, if the row names one.
+/// The measured thing of a row, and the operation, if the row's name has one.
 pub(crate) fn thing_and_operation(row: &Row) -> (&str, Option<&str>) {
     row.case.split_once(OF).map_or((&row.case, None), |(thing, operation)| (thing, Some(operation)))
 }
 
-/// The name of each cell's case in tables: its case, and whatever else tells apart cells that would fall together by mistake.
+/// The name of each cell's case in tables: the case, with a suffix where cells would otherwise share a row by mistake.
 pub fn operations(cells: &[Cell]) -> BTreeMap<Key, String> {
     let groups = groups(cells);
     let placed = groups.iter().flat_map(|group| &group.cells);
     placed.map(|placed| (placed.cell.key.clone(), placed.operation.clone())).collect()
 }
 
-/// Calls the case of each cell as tables call it; where several experiments or workloads have one of that name, after these: so
-/// that a case, a column and a seed are one cell.
+/// Renames the case of each cell to its name in tables. Where several experiments or workloads have a case of the same name,
+/// the experiment or workload goes before it, so that case, column and seed name exactly one cell.
 pub fn name_cases(cells: &mut [Cell]) {
     let groups = groups(cells);
     let mut groups_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -148,12 +150,12 @@ pub fn name_cases(cells: &mut [Cell]) {
     }
 }
 
-/// Groups in order of first appearance, with columns compared as they are by themselves.
+/// The groups in order of first appearance, each column compared with its default baseline.
 pub(crate) fn groups(cells: &[Cell]) -> Vec<Group<'_>> {
     groups_against(cells, &Baseline::OfTarget)
 }
 
-/// Groups in order of first appearance.
+/// The groups in order of first appearance, compared with `baseline`.
 pub(crate) fn groups_against<'a>(cells: &'a [Cell], baseline: &Baseline) -> Vec<Group<'a>> {
     let names: Vec<(&str, &str)> = distinct(cells.iter().map(name));
     let several = names.iter().any(|(experiment, _)| *experiment != names[0].0);
@@ -168,7 +170,7 @@ pub(crate) fn groups_against<'a>(cells: &'a [Cell], baseline: &Baseline) -> Vec<
     names.iter().copied().map(group).collect()
 }
 
-/// The items without their repetitions, in order of first appearance.
+/// The distinct items, in order of first appearance.
 pub(crate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for item in items {
@@ -179,7 +181,7 @@ pub(crate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     seen
 }
 
-/// The mean of each seed's runs.
+/// The mean of each seed's numbers.
 pub(crate) fn means_of_seeds(of_seeds: &BTreeMap<u64, Vec<f64>>) -> BTreeMap<u64, f64> {
     of_seeds.iter().filter_map(|(seed, runs)| Some((*seed, stats::amean(runs)?))).collect()
 }
@@ -226,7 +228,8 @@ fn heads(columns: &[Column], baseline: &Baseline) -> Vec<ColumnHead> {
     columns.iter().map(head).collect()
 }
 
-/// The column that one is compared with. Where the one that is asked for is not in the table, each is as by itself.
+/// Index of the column that `column` is compared with. If the requested baseline is not in the table, each column has its
+/// default baseline.
 fn index(columns: &[Column], column: &Column, baseline: &Baseline) -> usize {
     let asked = match baseline {
         Baseline::OfTarget => None,
@@ -235,8 +238,8 @@ fn index(columns: &[Column], column: &Column, baseline: &Baseline) -> usize {
     asked.unwrap_or_else(|| of_target(columns, column))
 }
 
-/// The first of the same result, target and machine, and a simulator's the last real one of its machine before it, whose twin
-/// it is.
+/// The default baseline: the first column with the same result, target and machine. For a simulator column it is the last real
+/// column of the same machine before it, whose twin the simulator is.
 fn of_target(columns: &[Column], column: &Column) -> usize {
     let own = columns.iter().position(|other| other == column).expect("a column is among its table's");
     let is_near = |other: &Column| (&other.result, &other.machine) == (&column.result, &column.machine);

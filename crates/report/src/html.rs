@@ -1,7 +1,8 @@
-//! The report as one page: HTML with its styles, scripts and data inside, so that it needs no network and may be sent.
+//! The report as one HTML page with its styles, scripts and data inside, so that the page needs no network and may be sent by
+//! mail.
 //!
-//! Data is JSON in a script element of its own, in which `<` is written as an escape; the page makes text nodes of it and nothing
-//! else. The page's parts are files under assets/, and uPlot (MIT, assets/uplot/LICENSE) draws its lines over time.
+//! The data is JSON in a script element of its own, with `<` written as an escape. The scripts only make text nodes of the data.
+//! The parts of the page are files under assets/; uPlot (MIT, assets/uplot/LICENSE) draws the lines over time.
 
 use serde::Serialize;
 
@@ -9,7 +10,7 @@ use crate::series::Series;
 
 const PAGE: &str = include_str!("../assets/page.html");
 const STYLES: [&str; 2] = [include_str!("../assets/uplot/uPlot.min.css"), include_str!("../assets/page.css")];
-/// Goes with each copy of uPlot.
+/// The licence of uPlot, which every copy of it must carry.
 const LICENCE: &str = include_str!("../assets/uplot/LICENSE");
 const SCRIPTS: [&str; 5] = [
     include_str!("../assets/uplot/uPlot.iife.min.js"),
@@ -19,12 +20,12 @@ const SCRIPTS: [&str; 5] = [
     include_str!("../assets/page.js"),
 ];
 
-/// All that a page shows.
+/// Everything that a page shows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Document {
     /// The experiments.
     pub title: String,
-    /// On which machine, of which case.
+    /// The machine and the case.
     pub subtitle: String,
     /// The command that makes the page again.
     pub command: String,
@@ -32,9 +33,9 @@ pub struct Document {
     pub compare: String,
     /// Hash of the program that made the results.
     pub program: String,
-    /// The sentence where nothing is compared.
+    /// The sentence that stands where no columns are compared.
     pub verdict: String,
-    /// Columns that are compared, two by two.
+    /// The pairs of compared columns.
     pub pairs: Vec<PairOf>,
     /// The runs that are shown over time.
     pub kernels: Vec<Kernel>,
@@ -42,22 +43,22 @@ pub struct Document {
     pub ecdf: Vec<Distribution>,
     /// Times by cause.
     pub causes: Vec<Causes>,
-    /// Parts that are not there, each with the command that records it.
+    /// Missing parts of the page, each with the command that records its data.
     pub missing: Vec<(String, String)>,
 }
 
 /// Two columns that are compared.
 #[derive(Clone, Debug, Serialize)]
 pub struct PairOf {
-    /// The old one.
+    /// The old column.
     pub old: String,
-    /// The new one.
+    /// The new column.
     pub new: String,
-    /// A sentence about all rows.
+    /// A sentence that sums up all rows.
     pub verdict: String,
-    /// Runs of each.
+    /// Number of runs of the old and of the new column.
     pub runs: (usize, usize),
-    /// Rows with the largest changes.
+    /// The rows with the largest changes.
     pub rows: Vec<Changed>,
 }
 
@@ -74,13 +75,13 @@ pub struct Changed {
     pub old: f64,
     /// The value of the new column.
     pub new: f64,
-    /// The change of the two; none from nought.
+    /// The change in per cent; none if the old value is zero.
     pub change: Option<f64>,
-    /// The ends of the interval of their difference, in per cent of the old value, where there is one.
+    /// The lower end of the interval of the difference, in per cent of the old value.
     pub low: Option<f64>,
-    /// See `low`.
+    /// The upper end of the interval.
     pub high: Option<f64>,
-    /// The words of the comparison.
+    /// The comparison's verdict in words.
     pub verdict: &'static str,
 }
 
@@ -89,15 +90,15 @@ pub struct Changed {
 pub struct Kernel {
     /// The kernel's name.
     pub name: String,
-    /// Which run of it.
+    /// A note that says which run of the kernel this is.
     pub note: String,
     /// The map of its memory.
     pub map: Option<Map>,
     /// The counters and gauges of the run.
     pub series: Option<Series>,
-    /// Of each sample of the series the unusable free index for a pageblock, in thousandths.
+    /// For each sample of the series, the unusable free space index at pageblock order, in thousandths.
     pub unusable: Option<Vec<u64>>,
-    /// When its longest operations off the fast path began, in microseconds.
+    /// When the longest operations off the allocator's fast path began, in microseconds.
     pub stalls: Vec<u64>,
 }
 
@@ -106,36 +107,36 @@ pub struct Kernel {
 pub struct Map {
     /// As in [`crate::map::Head`].
     pub pageblock_order: u8,
-    /// See `pageblock_order`.
+    /// As in [`crate::map::Head`].
     pub group: u32,
-    /// See `pageblock_order`.
+    /// As in [`crate::map::Head`].
     pub types: Vec<String>,
-    /// Numbers of types that some cell has at some instant.
+    /// Numbers of the page types that some cell of the map has at some instant.
     pub seen: Vec<u8>,
-    /// See `pageblock_order`.
+    /// The map's zones.
     pub bands: Vec<MapBand>,
-    /// See `pageblock_order`.
+    /// Instants of the samples of the map, in microseconds.
     pub at_us: Vec<u64>,
-    /// See `pageblock_order`.
+    /// Places of compaction's scanners at each sample.
     pub scanners: Vec<Vec<[u32; 2]>>,
-    /// See `pageblock_order`.
+    /// The fragmentation of each band at each sample.
     pub fragmentation: Vec<Vec<i64>>,
-    /// The sample of the series for each sample of the map.
+    /// For each sample of the map, the index of the series' sample at that instant.
     pub of_series: Vec<usize>,
-    /// Cells as [`crate::map::BlockMap::packed`] has them, in base 64.
+    /// The map's cells, packed as by [`crate::map::BlockMap::packed`], in base 64.
     pub packed: String,
 }
 
 /// A zone's part of a map.
 #[derive(Clone, Debug, Serialize)]
 pub struct MapBand {
-    /// As in [`crate::map::Band`].
+    /// The zone's name, as in [`crate::map::Band`].
     pub zone: String,
-    /// The zone in words.
+    /// The zone's name for people.
     pub title: String,
-    /// See `zone`.
+    /// As in [`crate::map::Band`].
     pub first: u32,
-    /// See `zone`.
+    /// As in [`crate::map::Band`].
     pub blocks: u32,
 }
 
@@ -146,46 +147,46 @@ pub struct Distribution {
     pub title: String,
     /// The unit of its samples.
     pub unit: String,
-    /// One for each kernel.
+    /// One curve for each kernel.
     pub curves: Vec<Curve>,
 }
 
-/// The distribution of one kernel.
+/// The distribution of a metric's samples on one kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
     /// The kernel.
     pub kernel: String,
-    /// How many samples there are.
+    /// Number of samples.
     pub count: usize,
-    /// Values, each with the share of samples that are at most so large.
+    /// Points of the distribution: a value, and the share of samples that are at most this value.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Times by cause of one case.
+/// CPU time by cause in one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Causes {
     /// The case.
     pub title: String,
-    /// The kernels.
+    /// The kernels, one for each column.
     pub columns: Vec<String>,
     /// Causes, the longest first.
     pub rows: Vec<Cause>,
 }
 
-/// A cause and its time in each column, in milliseconds.
+/// A cause and its time on each kernel, in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cause {
     /// The cause.
     pub name: String,
-    /// See there.
+    /// Milliseconds on each kernel; none where causes are not known.
     pub values: Vec<Option<f64>>,
 }
 
-/// Points of a curve, at most.
+/// Most points of a curve.
 const POINTS: usize = 160;
 
 impl Curve {
-    /// The distribution of samples; of many, those that stand evenly in their order.
+    /// The distribution of `samples`; if there are more than [`POINTS`], the curve has evenly spaced ranks.
     pub fn of(kernel: String, mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let count = samples.len();
@@ -196,15 +197,15 @@ impl Curve {
     }
 }
 
-/// A page of a document.
+/// The HTML page of a document.
 ///
 /// # Panics
 /// Never: a document serialises.
 pub fn page(document: &Document) -> String {
     let json = serde_json::to_string(document).expect("a document serialises");
-    // Nothing in it can end the element that it is in, or begin a comment there.
+    // With `<` escaped, nothing in the JSON can end the script element or begin a comment in it.
     let json = json.replace('<', "\\u003c");
-    // Data goes in last: what stands in it is looked for no more.
+    // The data is inserted last, so that placeholders in it are not replaced.
     let page = PAGE
         .replace("/*CSS*/", &STYLES.join("\n"))
         .replace("/*JS*/", &format!("/*\n{LICENCE}*/\n{}", SCRIPTS.join("\n")));

@@ -12,9 +12,9 @@ use crate::{
     record::{Cell, Key},
 };
 
-/// Anything that a field may hold.
+/// A value that a field of the JSON object may hold.
 pub trait FieldValue {
-    /// Puts it into the object under a name.
+    /// Adds the value to the object under `name`.
     ///
     /// # Errors
     /// A value that does not serialise, such as a map whose keys are no words.
@@ -31,15 +31,15 @@ impl<T: Serialize> FieldValue for T {
     }
 }
 
-/// A part of a cell, as in result lines.
+/// A part of a cell's result, beside the cell's key.
 #[derive(Serialize)]
 struct OfCell<'a, T> {
     key: &'a Key,
     value: &'a T,
 }
 
-/// The page as a document. Claims are a list of judgements, samples and slow operations one of a cell's key and value, a score
-/// is itself; of all other pages the document is an object, with tables as `report`.
+/// The page as a JSON document. Claims are a list of judgements. Samples and slow operations are a list of a cell's key and
+/// value. A score is one object. All other pages are an object in which the tables are `report`.
 ///
 /// # Panics
 /// When a field does not serialise.
@@ -104,7 +104,7 @@ mod tests {
         table::{Layout, Report},
     };
 
-    /// A struct with the same fields, whose bytes are expected.
+    /// A struct with the same fields, as the serialiser of the expected bytes.
     #[derive(Serialize)]
     struct Document<'a> {
         z: [&'static str; 2],

@@ -1,8 +1,8 @@
 //! From run to table: result records and their store, statistics, tables, and their renderers.
 //!
-//! A run appends one [`Record`] per cell to a [`Store`]; [`Report::new`] is a pure function from
-//! cells to tables; a [`Page`] of them and of what else is printed becomes bytes in one of its forms, and programs may have
-//! tables as they are. Nothing here runs anything or knows how a target works.
+//! A run appends one [`Record`] per cell to a [`Store`]. [`Report::new`] is a pure function from cells to tables. A
+//! [`Page`] holds tables and other printed parts, and is rendered in one of several forms; programs may also have the
+//! tables as they are. This crate runs nothing and knows nothing of how a target works.
 
 mod balancing;
 mod better;

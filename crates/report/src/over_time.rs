@@ -9,16 +9,17 @@ use crate::series::{Sample, Series};
 use crate::short::WIDTH;
 use crate::slow_path::{Entry, SlowPath};
 
-/// A column of the digest: its head, which names it sums up, and whether it shows how far they moved since the row before.
+/// A column of the digest: its head, the names of the series that it sums up, and whether it shows the movement since the row
+/// before.
 struct Digest {
     head: &'static str,
     takes: fn(&str) -> bool,
     moves: bool,
-    /// What a unit of it is.
+    /// The digest's unit in units of the series.
     of: u64,
 }
 
-/// What a text shows where nobody says what it shall: of the whole machine, in an order from state to events.
+/// The default columns of a time series: values of the whole machine, first state, then events.
 const DIGEST: [Digest; 10] = [
     Digest { head: "free-MiB", takes: |name| last(name) == "nr_free_pages", moves: false, of: 256 },
     Digest { head: "free-blk", takes: |name| name.ends_with("/blocks/free"), moves: false, of: 1 },
@@ -32,7 +33,7 @@ const DIGEST: [Digest; 10] = [
     Digest { head: "+swapout", takes: |name| name == "pswpout", moves: true, of: 1 },
 ];
 
-/// The same of a guest's memory on its host.
+/// The default columns for a guest's memory on its host.
 const OF_HOST: [Digest; 2] = [
     Digest { head: "host-MiB", takes: |name| name == RESIDENT, moves: false, of: 256 },
     Digest { head: "host-huge-MiB", takes: |name| name == HUGE, moves: false, of: 256 },
@@ -42,25 +43,25 @@ fn is_of_host(series: &Series) -> bool {
     series.names().contains(&RESIDENT)
 }
 
-/// What follows the last slash: the name of a gauge, whether it is kept by node or not.
+/// The part of a name after its last slash: the gauge, whether or not it is kept by node.
 fn last(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// What was sampled while a cell ran: its kernel, and the memory of a guest on its host.
+/// The series sampled in a cell: the one of its kernel, and that of a guest's memory on its host.
 pub fn series_of(cell: &Cell) -> impl Iterator<Item = &Series> {
     let of_host = cell.footprint.iter().map(|footprint| &footprint.series).filter(|series| !series.rows.is_empty());
     cell.series.iter().chain(of_host)
 }
 
-/// The series of a cell that know one of these names; all where no name is asked for, or there is one series.
+/// The series of a cell that have one of these names; if no name is asked for, or the cell has one series, every series.
 pub(crate) fn series_with<'a>(cell: &'a Cell, names: &'a [String]) -> impl Iterator<Item = (&'a Cell, &'a Series)> {
     let takes_all = names.is_empty() || series_of(cell).count() == 1;
     let knows = move |series: &&Series| takes_all || series.names().iter().any(|name| names.iter().any(|n| n == name));
     series_of(cell).filter(knows).map(move |series| (cell, series))
 }
 
-/// The series of the cells that have one, with these columns or, without any, the digest.
+/// The series of the cells as text: these columns or, if `names` is empty, the digest.
 pub fn series_text(cells: &[Cell], names: &[String]) -> String {
     let texts = cells.iter().flat_map(|cell| series_with(cell, names)).map(|(cell, series)| {
         let samples = series.samples();
@@ -86,7 +87,7 @@ pub fn series_text(cells: &[Cell], names: &[String]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The kernels of a run with guests: the host and each guest; none where there is one kernel, whose names begin with nothing.
+/// The kernels of a run with guests, the host and each guest; empty if the run has one kernel, whose names have no prefix.
 fn kernels(series: &Series) -> Vec<String> {
     let of = |name: &str| {
         let (kernel, _) = name.split_once('/')?;
@@ -97,20 +98,20 @@ fn kernels(series: &Series) -> Vec<String> {
     kernels.into_iter().map(|(_, kernel)| kernel).collect()
 }
 
-/// Which cell it is.
+/// The name of the cell above its series.
 pub(crate) fn who(cell: &Cell) -> String {
     let key = &cell.key;
     format!("{} {}, {} {} on {}, seed {}", key.experiment, key.case, key.target, key.kernel, key.machine, key.seed)
 }
 
-/// A head and what is under it.
+/// A column of text: its head and the values under it.
 type TextColumn = (String, Vec<String>);
 
 fn seconds(samples: &[Sample]) -> TextColumn {
     ("s".to_owned(), samples.iter().map(|sample| format!("{:.3}", sample.at_us as f64 / 1e6)).collect())
 }
 
-/// A column of the digest, of the names that begin with `kernel`.
+/// A column of the digest, summed over the names that begin with `kernel`.
 fn digest_column(series: &Series, samples: &[Sample], digest: &Digest, kernel: &str) -> TextColumn {
     let takes = |name: &str| name.strip_prefix(kernel).is_some_and(digest.takes);
     let moving: Vec<usize> = (0..series.columns.len()).filter(|column| takes(&series.columns[*column])).collect();
@@ -139,7 +140,8 @@ fn named_column(series: &Series, samples: &[Sample], name: &str) -> TextColumn {
     (name.to_owned(), samples.iter().map(value).collect())
 }
 
-/// Columns side by side; those that do not fit beside the first one go into further tables, which begin with it too.
+/// Lays columns side by side. Columns that do not fit beside the first column go into further tables, which repeat the first
+/// column.
 fn tables(columns: &[TextColumn]) -> String {
     let [first, rest @ ..] = columns else { return String::new() };
     let mut tables: Vec<Vec<&TextColumn>> = Vec::new();
@@ -171,7 +173,8 @@ fn table(columns: &[&TextColumn]) -> String {
     std::iter::once(None).chain((0..columns[0].1.len()).map(Some)).map(line).collect()
 }
 
-/// A line for each value: all of what moved, and once what did not; only these names where there are any.
+/// A line for each value: every sample of a name that moved, and one line for a name that did not. With `names`, only those
+/// names.
 ///
 /// # Panics
 /// Never: writing to memory does not fail, and every line has as many fields.
@@ -201,7 +204,7 @@ pub fn series_csv(cells: &[Cell], names: &[String]) -> String {
     String::from_utf8(writer.into_inner().expect("memory takes it")).expect("made of strings")
 }
 
-/// The longest operations of the cells that have a log of them: all there were in numbers, then so many each, with their causes.
+/// The longest operations of cells that log them: the total in numbers, then the `count` longest operations with their causes.
 pub fn slow_path_text(cells: &[Cell], count: usize) -> String {
     let with = cells.iter().filter_map(|cell| Some((cell, cell.slow_path.as_ref()?)));
     with.map(|(cell, log)| format!("{}\n{}", who(cell), log_text(log, count))).collect::<Vec<_>>().join("\n")
@@ -240,12 +243,12 @@ fn what(log: &SlowPath, entry: &Entry) -> String {
     format!("{}{}", log.name(entry), page.unwrap_or_default())
 }
 
-/// `migrate 1.234 ms`, the most first.
+/// An operation's time by cause, such as `migrate 1.234 ms`, the longest first.
 fn parts(log: &SlowPath, entry: &Entry) -> Vec<String> {
     log.parts(entry).iter().map(|(cause, ps)| format!("{cause} {}", ms(*ps))).collect()
 }
 
-/// Words with commas between, in lines of 80 columns that begin with so many spaces.
+/// Words with commas between them, in lines of 80 columns that begin with `indent` spaces.
 fn wrapped(words: &[String], indent: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for (number, word) in words.iter().enumerate() {
@@ -258,7 +261,7 @@ fn wrapped(words: &[String], indent: usize) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A line for each part of each of the longest operations, and one for all of it.
+/// A line for each cause of each of the longest operations, and one line for the operation's whole time.
 ///
 /// # Panics
 /// Never: writing to memory does not fail, and every line has as many fields.
@@ -298,7 +301,7 @@ pub fn slow_path_csv(cells: &[Cell], count: usize) -> String {
     String::from_utf8(writer.into_inner().expect("memory takes it")).expect("made of strings")
 }
 
-/// All names that some of the cells' series have.
+/// All names that the series of the cells have.
 pub fn series_names(cells: &[Cell]) -> BTreeSet<&str> {
     cells.iter().flat_map(series_of).flat_map(Series::names).collect()
 }

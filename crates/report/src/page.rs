@@ -1,4 +1,5 @@
-//! A page of output: a head, parts and a foot, and one renderer for each form. Whoever prints a result makes a page of it.
+//! A page of output: a head, parts and a foot, with one renderer for each output form. Every command that prints a result
+//! makes a page of it.
 
 use crate::{
     csv::{CsvLine, to_csv},
@@ -13,43 +14,43 @@ use crate::{
 
 /// Everything that a command prints.
 pub struct Page<'a> {
-    /// Lines before the parts, in texts alone.
+    /// Lines before the parts; only text output has them.
     pub head: String,
     /// The parts, in the order in which they are printed.
     pub parts: Vec<Part<'a>>,
-    /// Lines after the parts, in texts alone.
+    /// Lines after the parts; only text output has them.
     pub foot: String,
 }
 
 /// One part of a page.
 pub enum Part<'a> {
-    /// Tables of numbers and of checks, and what stands beside them in short texts.
+    /// Tables of numbers and of checks, with what stands beside the numbers in short texts.
     Tables(&'a Report, Beside<'a>),
-    /// The tables once more for each seed, from the runs with that seed alone: for programs, and in no text.
+    /// The tables once more for each seed, from the runs with that seed alone. Only output for programs has them.
     BySeed(Vec<(u64, Report)>),
-    /// Lines that are laid out already.
+    /// Lines that are already laid out.
     Text(String),
-    /// Lines of values that no table has, for programs: under the names of the tables' columns, and in no text.
+    /// Values outside the tables, under the same column names. Only output for programs has them.
     Values(Vec<CsvLine>),
-    /// Samples over time of some cells: these columns, or a digest where none is named.
+    /// Time series of some cells: the named columns, or a digest if no column is named.
     Series(&'a [Cell], &'a [String]),
-    /// The longest operations of some cells, so many of each.
+    /// The given number of longest operations in each of some cells.
     SlowPath(&'a [Cell], usize),
-    /// A series, and which of its claims hold.
+    /// A published series, and which of its claims hold.
     Claims(&'a Published, &'a Judgement),
-    /// A series, and how near its changes are.
+    /// A published series, and how near the simulated changes are to it.
     Score(&'a Published, &'a Scores),
-    /// Fields of the object that JSON is, by name: in no text, and in no lines of values.
+    /// Further fields of the JSON object, by name; text and CSV output do not have them.
     Fields(Vec<(&'static str, &'a dyn FieldValue)>),
 }
 
 impl<'a> Page<'a> {
-    /// A page of these parts alone.
+    /// A page of these parts, without head and foot.
     pub fn of(parts: Vec<Part<'a>>) -> Self {
         Self { head: String::new(), parts, foot: String::new() }
     }
 
-    /// Every row, a blank line between two parts.
+    /// The full text: every row, with a blank line between two parts.
     pub fn to_text(&self) -> String {
         let in_texts = self.parts.iter().filter(|part| part.is_in_texts());
         let parts = in_texts.map(|part| match part {
@@ -59,7 +60,8 @@ impl<'a> Page<'a> {
         format!("{}{}{}", self.head, parts.collect::<Vec<String>>().join("\n"), self.foot)
     }
 
-    /// In lines of [`WIDTH`](crate::WIDTH) characters, a blank line between head and parts that are not empty.
+    /// The short text, in lines of [`WIDTH`](crate::WIDTH) characters; a blank line separates the head and the parts that
+    /// are not empty.
     pub fn to_short(&self) -> String {
         let parts = self.parts.iter().map(|part| match part {
             Part::Tables(report, beside) => to_short(report, beside),
@@ -70,7 +72,7 @@ impl<'a> Page<'a> {
         parts.join("\n") + &self.foot
     }
 
-    /// Values, one to a line: those of tables, then those of no table; series have columns of their own.
+    /// CSV, one value to a line: first the values of tables, then other values. Series have columns of their own.
     pub fn to_csv(&self) -> String {
         let more = self.parts.iter().filter_map(|part| match part {
             Part::Values(values) => Some(values.as_slice()),
@@ -88,13 +90,14 @@ impl<'a> Page<'a> {
             Part::SlowPath(cells, count) => slow_path_csv(cells, *count),
             Part::Score(_, scores) => scores_csv(scores),
         });
-        // Claims of several series are under one line of names.
+        // Claims of several series share one line of column names.
         let claims = self.judgements();
         let claims = if claims.is_empty() { String::new() } else { claims_csv(&claims) };
         parts.collect::<String>() + &claims
     }
 
-    /// One document: an object of named fields, in which tables are `report`, or a list of what the page is of.
+    /// One JSON document: an object of named fields, in which the tables are `report`, or a list where the page is of
+    /// claims, samples or slow operations.
     ///
     /// # Panics
     /// When a field does not serialise.
@@ -102,7 +105,7 @@ impl<'a> Page<'a> {
         json::to_json(self)
     }
 
-    /// Judgements of its series, in their order.
+    /// The judgements of the page's published series, in their order.
     pub(crate) fn judgements(&self) -> Vec<&Judgement> {
         let judgement = |part: &Part<'a>| match part {
             Part::Claims(_, judgement) => Some(*judgement),
@@ -113,7 +116,7 @@ impl<'a> Page<'a> {
 }
 
 impl Part<'_> {
-    /// Lines of a part that looks the same in all texts.
+    /// The lines of a part that looks the same in short and full texts.
     fn lines(&self) -> String {
         match self {
             Part::Tables(..) => unreachable!("whoever prints tables says how"),

@@ -6,8 +6,9 @@
 //! | `CPU n` | the same operations once more, by the CPU that each began on |
 //! | a column of the series | its values at the instants of its samples, in a group with those of the same zone or node |
 //!
-//! Nanoseconds of a trace are those of the run, cut off: results have picoseconds, and each slice says its own as `ps`. How much
-//! of an operation went to each cause is known, and not in which order: parts are laid one behind the other, the longest first.
+//! A timestamp is the run's time in nanoseconds, cut off; a result has picoseconds, so each slice has its length in picoseconds
+//! as `ps`. A result knows how much of an operation's time went to each cause, but not in which order: the causes are laid one
+//! behind the other, the longest first.
 
 mod protos;
 
@@ -30,28 +31,28 @@ pub const OPERATION: &str = "off the fast path";
 pub const CAUSE: &str = "cause";
 /// Category of slices of operations by CPU.
 pub const BY_CPU: &str = "off the fast path, by CPU";
-/// Name of the annotation with the length of a slice in picoseconds.
+/// Name of the annotation that has the length of a slice in picoseconds.
 pub const PS: &str = "ps";
 
 const UNIT_COUNT: i32 = 2;
-/// Names of operations in the name of a thread, at most.
+/// Most operation names in the name of a thread.
 const NAMES_MAX: usize = 3;
 const PARTS: &str = "Operations off the allocator's fast path. The parts of each are all of its time; in which order they came \
                      is not recorded, and the longest stands first.";
 const CPUS: &str = "Operations by the CPU that each began on. They sleep and move, so several may be there at a time.";
 
-/// A trace, and what is in it.
+/// A trace, and a list of its runs.
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// The trace.
     pub trace: Trace,
-    /// A line for each run in it.
+    /// A line of text for each run in the trace.
     pub runs: Vec<String>,
-    /// Runs of which nothing is known over time.
+    /// Runs without time series and without a log of slow operations.
     pub left_out: Vec<String>,
 }
 
-/// More tasks and runs than a trace has numbers for.
+/// The error for a result that has more threads (tasks times runs) than a trace has numbers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{runs} runs of up to {tasks} tasks are more threads than a trace has numbers for; choose some with --seeds")]
 pub struct TooMany {
@@ -60,12 +61,12 @@ pub struct TooMany {
 }
 
 impl Trace {
-    /// The bytes of a file.
+    /// The trace as the bytes of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
         prost::Message::encode_to_vec(self)
     }
 
-    /// A trace from the bytes of a file; fields of which nothing is known here are passed over.
+    /// Parses a trace from the bytes of a file; unknown fields are skipped.
     ///
     /// # Errors
     /// Bytes that are no trace.
@@ -77,11 +78,12 @@ impl Trace {
 /// The trace of all cells that have a series or a log of slow operations.
 ///
 /// # Errors
-/// So many that numbers of threads do not suffice.
+/// When there are more threads than numbers for them.
 pub fn trace(cells: &[Cell]) -> Result<Traced, TooMany> {
     let logs = || cells.iter().filter_map(|cell| cell.slow_path.as_ref());
     let tasks = logs().flat_map(|log| &log.entries).map(|entry| entry.task).max().unwrap_or(0);
-    // Numbers of a run begin at a multiple of it, so that they can be read: its process first, then its tasks.
+    // The thread numbers of a run begin at a multiple of `stride`, a power of ten, so that people can read them: first the run's
+    // process, then its tasks.
     let stride = std::iter::successors(Some(100_u64), |stride| Some(stride * 10)).find(|of| *of > u64::from(tasks) + 2);
     let stride = stride.expect("tasks have 32 bits");
     let pid = |run: usize| i32::try_from(stride * (run as u64 + 1));
@@ -126,11 +128,11 @@ pub fn trace(cells: &[Cell]) -> Result<Traced, TooMany> {
     Ok(Traced { trace: Trace { packet: writer.packets }, runs, left_out })
 }
 
-/// Makes packets.
+/// Makes the packets of a trace.
 #[derive(Default)]
 struct Writer {
     packets: Vec<TracePacket>,
-    /// Tracks so far, which are numbered from 1 on.
+    /// Number of tracks so far; tracks are numbered from 1.
     tracks: u64,
 }
 
@@ -139,7 +141,7 @@ impl Writer {
         self.packets.push(TracePacket { trusted_packet_sequence_id: Some(1), ..packet });
     }
 
-    /// A new track; its number.
+    /// Adds a track and returns its number.
     fn track(&mut self, descriptor: TrackDescriptor) -> u64 {
         self.tracks += 1;
         let descriptor = TrackDescriptor { uuid: Some(self.tracks), ..descriptor };
@@ -166,7 +168,7 @@ impl Writer {
         self.event(ps / 1000, track, EventType::SliceEnd, TrackEvent::default());
     }
 
-    /// A thread for each task that is in the log.
+    /// Adds a thread for each task in the log.
     fn tasks(&mut self, log: &SlowPath, process: u64, pid: i32) {
         let mut tasks: BTreeMap<u32, Vec<&Entry>> = BTreeMap::new();
         for entry in &log.entries {
@@ -204,7 +206,8 @@ impl Writer {
         self.end(at, track);
     }
 
-    /// Tracks for each CPU: as many as it takes for no two operations of one to overlap. Perfetto shows those of one name as one.
+    /// Adds the tracks of each CPU: enough tracks that no two operations on one track overlap. Perfetto merges tracks of the same
+    /// name in its view.
     fn cpus(&mut self, log: &SlowPath, process: u64) {
         let mut cpus: BTreeMap<u32, Vec<&Entry>> = BTreeMap::new();
         for entry in &log.entries {
@@ -212,7 +215,7 @@ impl Writer {
         }
         for (cpu, mut entries) in cpus {
             entries.sort_by_key(|entry| (entry.start_ps, entry.task));
-            // The end of the last operation of each, and its track.
+            // Each track's number, with the end of its last operation.
             let mut lanes: Vec<(u64, u64)> = Vec::new();
             for entry in entries {
                 let end = entry.start_ps.saturating_add(entry.ps());
@@ -234,7 +237,7 @@ impl Writer {
         }
     }
 
-    /// A track of numbers for each column that moved.
+    /// Adds a counter track for each column that moved.
     fn series(&mut self, series: &Series, process: u64) {
         let samples = series.samples();
         let mut groups: BTreeMap<&str, u64> = BTreeMap::new();
@@ -255,7 +258,8 @@ impl Writer {
             let mut before = None;
             for (at, sample) in samples.iter().enumerate() {
                 let value = sample.values[column];
-                // A value holds until the next one; the last sample says how long there were any.
+                // A value holds until the column's following sample; the last sample is written too, since it says how long the
+                // value held.
                 if before.replace(value) != Some(value) || at + 1 == samples.len() {
                     let value = TrackEvent {
                         counter_value: Some(i64::try_from(value).unwrap_or(i64::MAX)),
@@ -268,7 +272,7 @@ impl Writer {
     }
 }
 
-/// Notes on an operation.
+/// The annotations of an operation.
 fn notes(entry: &Entry) -> Vec<DebugAnnotation> {
     let mut notes = vec![
         number("task", u64::from(entry.task)),

@@ -161,7 +161,7 @@ impl Ring {
         Self { places: vec![VACANT; cpus.next_power_of_two().max(2)].into(), head: 0, len: 0 }
     }
 
-    /// The earliest clock and the next one; `NEVER` if there is none.
+    /// The two earliest clocks with their CPUs; a clock that is missing is `NEVER`.
     #[inline]
     fn first_two(&self) -> ((Time, CpuId), (Time, CpuId)) {
         let mask = self.places.len() - 1;

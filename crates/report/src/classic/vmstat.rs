@@ -1,17 +1,17 @@
-//! The block of counters under a table of mmtests: /proc/vmstat's movements over a whole run, and what follows from them.
-//! (Formulas: gormanm/mmtests, the vmstat monitor of 2015, read for behaviour.)
+//! The block of counters below a table of mmtests: how far /proc/vmstat's counters moved over a whole run, and rows computed
+//! from them. (Formulas: gormanm/mmtests, the vmstat monitor of 2015, read for behaviour.)
 
 use std::collections::BTreeMap;
 
 use crate::{balancing, record::Cell, table::Form};
 
-/// What one run counted.
+/// The movement of each /proc/vmstat counter in one run.
 pub(super) struct Run<'a> {
     counters: &'a BTreeMap<String, i64>,
     elapsed_s: f64,
 }
 
-/// One row.
+/// One row of the block: its name, unit and formula.
 pub(super) struct Line {
     pub(super) name: &'static str,
     pub(super) form: Form,
@@ -24,18 +24,18 @@ impl<'a> Run<'a> {
         Self { counters: &cell.measured.counters, elapsed_s: elapsed_ps as f64 / 1e12 }
     }
 
-    /// A counter that has not moved is not there.
+    /// The movement of a counter. A counter that did not move is missing from the result, and reads 0.
     fn get(&self, name: &str) -> f64 {
         self.counters.get(name).map_or(0.0, |moved| *moved as f64)
     }
 
-    /// A counter that newer kernels keep by zone: all of them.
+    /// The sum over zones of a counter that newer kernels keep by zone.
     fn by_zone(&self, name: &str) -> f64 {
         const ZONES: [&str; 5] = ["", "_dma", "_dma32", "_normal", "_movable"];
         ZONES.iter().map(|zone| self.get(&format!("{name}{zone}"))).sum()
     }
 
-    /// Pages scanned in one zone.
+    /// Pages that reclaim scanned in one zone.
     fn scanned(&self, zone: &str) -> f64 {
         self.get(&format!("pgscan_kswapd_{zone}")) + self.get(&format!("pgscan_direct_{zone}"))
     }
@@ -45,13 +45,13 @@ impl<'a> Run<'a> {
     }
 }
 
-/// In per cent; all of it where there was nothing to be had.
+/// Reclaim efficiency in per cent, pages reclaimed of pages scanned; 100 where nothing was scanned.
 fn efficiency(stolen: f64, scanned: f64) -> f64 {
     if scanned > 0.0 { 100.0 * stolen / scanned } else { 100.0 }
 }
 
-/// Words of eight bytes that what compaction did must have touched, in millions: a scanned page is one `struct page` of 7, an
-/// isolated one 12 more, a migrated one two copies of 512 and their pages, a failed one two pages.
+/// The cost of compaction in millions of eight-byte words touched: a scanned page costs one `struct page` of 7 words, an
+/// isolated page 12 more, a migrated page two copies of 512 words and their `struct page`s, a failed page two `struct page`s.
 fn compaction_cost(run: &Run<'_>) -> f64 {
     let words = 7.0 * run.get("compact_migrate_scanned")
         + 19.0 * run.get("compact_isolated")
@@ -60,7 +60,7 @@ fn compaction_cost(run: &Run<'_>) -> f64 {
     words / 1e6
 }
 
-/// Likewise of automatic NUMA balancing.
+/// The cost of automatic NUMA balancing, in the same unit as `compaction_cost`.
 fn numa_cost(run: &Run<'_>) -> f64 {
     balancing::cost(|name| run.get(name))
 }
@@ -69,16 +69,17 @@ const fn line(name: &'static str, form: Form, value: fn(&Run<'_>) -> f64) -> Lin
     Line { name, form, value }
 }
 
-/// A whole number.
+/// A row whose value is a whole number.
 const fn count(name: &'static str, value: fn(&Run<'_>) -> f64) -> Line {
     line(name, Form::Whole, value)
 }
 
-/// Entries that were made to fault, as the table of 2013 calls them; those of 2015 have other rows instead.
+/// The 2013 table's name for entries that were made to fault; the tables of 2015 have other rows instead.
 const UPDATES_OF_2013: &str = "NUMA PTE updates";
 const UPDATES_OF_2015: [&str; 3] = ["NUMA base PTE updates", "NUMA huge PMD updates", "NUMA page range updates"];
 
-/// Rows of our own, where some run has what they are made of: how often tasks went to other CPUs, and hint faults per mark.
+/// Rows that mmtests has not, shown where some run has the counters they need: how often tasks moved to other CPUs, and hint
+/// faults per marked entry.
 const OF_TASKS: [(&str, &str); 7] = [
     ("Task moves same core", "sim_sched_migrate_task_core"),
     ("Task moves same node", "sim_sched_migrate_task_node"),
@@ -89,13 +90,13 @@ const OF_TASKS: [(&str, &str); 7] = [
     ("NUMA hint faults per mark", "numa_hint_faults"),
 ];
 
-/// Rows that are no counts though their form is a count's, or no shares though theirs is a share's.
+/// Rows whose unit does not follow from their number format: they are printed like counts or percentages but are neither.
 const UNITS: [(&str, &str); 3] =
     [("Compaction cost", COST), ("AutoNUMA cost", COST), ("NUMA hint local percent", "pct")];
 const COST: &str = "million words";
 
 impl Line {
-    /// The unit of its values.
+    /// The unit of the row's values.
     pub(super) fn unit(&self) -> &'static str {
         let own = UNITS.iter().find(|(name, _)| *name == self.name).map(|(_, unit)| *unit);
         own.unwrap_or(match self.form {
@@ -106,13 +107,13 @@ impl Line {
         })
     }
 
-    /// Has a run counted what the row is made of? Rows of published tables are there in any case.
+    /// Does a run have the counters that the row is computed from? Rows of the published tables are shown in any case.
     pub(super) fn is_counted(&self, run: &Run<'_>) -> bool {
         let needs = OF_TASKS.iter().find(|(name, _)| *name == self.name);
         needs.is_none_or(|(_, counter)| run.get(counter) != 0.0)
     }
 
-    /// Does the table of 2013 have the row, or that of 2015?
+    /// Is the row in the table of 2013 (`is_2013`), or else in that of 2015?
     pub(super) fn is_of(&self, is_2013: bool) -> bool {
         if OF_TASKS.iter().any(|(name, _)| *name == self.name) {
             return is_2013;

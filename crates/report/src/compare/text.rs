@@ -9,17 +9,17 @@ use crate::short::text::{fit, fold, list, name_field};
 
 /// Characters of a line.
 const WIDTH: usize = 72;
-/// Those of names, of each value, of a change and of its interval.
+/// Width of names, of each value, of a change and of its interval.
 const NAME: usize = 20;
 const VALUE: usize = 7;
 const CHANGE: usize = 7;
 const INTERVAL: usize = 13;
 
-/// Rows with a star that are shown without being asked for.
+/// Most rows with a star that are shown by default.
 const SHOWN: usize = 30;
 
-/// What it comes to in three lines, and the rows with a star. With `full` all rows that are not nought on both sides, and below
-/// each what decides nothing.
+/// The outcome in three lines, then the rows with a star. With `full`, all rows that are not zero in both columns, and below
+/// each row the numbers that decide nothing.
 pub fn compare_text(comparison: &Comparison, full: bool, markdown: bool) -> String {
     let summary = summary(comparison, WIDTH);
     let mut lines: Vec<String> =
@@ -62,7 +62,7 @@ fn name(row: &Compared) -> String {
     name_of(&row.stat, &row.operation)
 }
 
-/// The numbers of a row, below its name where that is long.
+/// The numbers of a row, below its name where the name is long.
 fn text_row(row: &Compared) -> Vec<String> {
     let [old, new] = [row.old, row.new].map(crate::short::number_of);
     let star = if row.verdict.is_starred() { '*' } else { ' ' };
@@ -88,7 +88,7 @@ fn interval_of(row: &Compared) -> String {
     interval(test.geometric, test.interval)
 }
 
-/// Lines about a row that decide nothing.
+/// The numbers of a row that decide nothing, such as how many runs are lower.
 fn details(row: &Compared) -> Vec<String> {
     let text = match &row.tested {
         Tested::OneRun => "one run on a side: no verdict".to_owned(),
@@ -114,7 +114,7 @@ fn details(row: &Compared) -> Vec<String> {
     fold(&text, WIDTH - 4).into_iter().map(|line| format!("    {line}")).collect()
 }
 
-/// The rule, the runs, and how often a table like this has a false star. What is left out is counted.
+/// The rule for a star, the number of runs, how often a table like this has a false star, and how many rows are left out.
 fn foot(comparison: &Comparison, full: bool) -> Vec<String> {
     let count = |verdict: Verdict| comparison.rows.iter().filter(|row| row.verdict == verdict).count();
     let rows = |is: &dyn Fn(&&Compared) -> bool| comparison.rows.iter().filter(is).count();
@@ -171,7 +171,7 @@ fn count_of(rows: usize) -> String {
     if rows == 1 { "1 row".to_owned() } else { format!("{rows} rows") }
 }
 
-/// How large changes have to be for these runs to see them.
+/// The least change of each kind of row that these runs could have shown.
 fn cannot_tell(comparison: &Comparison) -> Option<String> {
     let unsure =
         comparison.rows.iter().filter(|row| row.verdict == Verdict::CannotTell && row.family == Family::Primary);

@@ -1,31 +1,31 @@
-//! The verdict on the change of a row.
+//! The verdict on the change of a row, as the word that tables print.
 
 use serde::Serialize;
 
-/// The words about a row.
+/// The verdict on the change of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The change is separated from none, is large enough, and is for the better.
+    /// The test separates the change from zero, and it is large enough and for the better.
     Better,
-    /// The change is for the worse.
+    /// As `Better`, but the change is for the worse.
     Worse,
-    /// Neither direction is better.
+    /// The test separates a change that is large enough, but neither direction is better.
     Differs,
-    /// The interval is within what does not matter.
+    /// The interval of the change lies within what does not matter.
     NoChange,
-    /// Every run has the same number.
+    /// Every run of both columns has the same number.
     Same,
-    /// Numbers are constant on each side and differ, of too few runs for more.
+    /// All runs of a column agree and the columns differ, but the runs are too few for a test.
     DiffersInAll,
-    /// Runs spread too much to tell.
+    /// The runs spread too much to tell.
     CannotTell,
-    /// A side has one run.
+    /// One of the columns has a single run.
     OneRun,
 }
 
 impl Verdict {
-    /// The verdict in a table.
+    /// The word for the verdict in a table.
     pub fn word(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -39,7 +39,7 @@ impl Verdict {
         }
     }
 
-    /// Has the row a star: separated from no change, and material?
+    /// Does the row get a star: is the change separated from zero, and large enough to matter?
     pub fn is_starred(self) -> bool {
         matches!(self, Self::Better | Self::Worse | Self::Differs)
     }

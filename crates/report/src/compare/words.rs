@@ -1,14 +1,15 @@
-//! The name of a row, its change and its interval, in few characters.
+//! The name of a row, its change and the change's interval, in few characters.
 
 use super::{Compared, Geometric, Tested, test::Bounds};
 use crate::short::NEW;
 
-/// The name of a row; counters have no statistic.
+/// The short name of a row; counters have no statistic.
 pub(super) fn name_of(stat: &str, operation: &str) -> String {
     if ["Ops", ""].contains(&stat) { operation.to_owned() } else { format!("{stat} {operation}") }
 }
 
-/// A change with as many digits as can be read; from nought it is `new`, and the number beside it is its size.
+/// A change in per cent, rounded to the digits that can be read. A change from zero is printed as `new`, and its size
+/// is the number beside it.
 pub(super) fn of_percent(percent: Option<f64>) -> String {
     let Some(percent) = percent else { return NEW.to_owned() };
     match percent.abs() {
@@ -18,7 +19,7 @@ pub(super) fn of_percent(percent: Option<f64>) -> String {
     }
 }
 
-/// The change in per cent, as a table has it.
+/// The change in per cent, as a table prints it.
 pub(super) fn change(row: &Compared) -> String {
     match &row.tested {
         Tested::Same => "=".to_owned(),
@@ -26,7 +27,7 @@ pub(super) fn change(row: &Compared) -> String {
     }
 }
 
-/// The interval of geometric means in per cent, or else in brackets that of differences.
+/// The interval of the change of geometric means in per cent, or else the interval of the difference, in brackets.
 pub(super) fn interval(geometric: Option<Geometric>, differences: Option<Bounds>) -> String {
     let end = |value: f64| match value.abs() {
         size if size >= 99.5 => crate::short::number_of(value.round()),
@@ -34,7 +35,7 @@ pub(super) fn interval(geometric: Option<Geometric>, differences: Option<Bounds>
     };
     match (geometric, differences) {
         (Some(percent), _) => format!("{}..{}", end(percent.low), end(percent.high)),
-        // Without logarithms it is of differences, in the unit of the row.
+        // Without logarithms the interval is of the difference, in the unit of the row.
         (None, Some(bounds)) => format!("({}..{})", end(bounds.low), end(bounds.high)),
         (None, None) => String::new(),
     }

@@ -1,13 +1,13 @@
-//! The messages of Perfetto that a trace here is made of, with the fields that it has: protos/perfetto/trace/ of google/perfetto
-//! (Apache-2.0), whose numbers never change. Alternatives of a `oneof` stand here as optional fields, for which bytes are the
-//! same.
+//! The messages of Perfetto's trace format that this crate writes, with only the fields it uses: protos/perfetto/trace/ of
+//! google/perfetto (Apache-2.0), whose field numbers never change. Alternatives of a `oneof` are optional fields here, which
+//! have the same bytes.
 
 use prost::{Enumeration, Message};
 
 /// A trace: the whole file (trace.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Trace {
-    /// Everything, in any order; what is of one instant, in the order in which it happened.
+    /// All packets, in any order; packets with the same timestamp are in the order in which they happened.
     #[prost(message, repeated, tag = "1")]
     pub packet: Vec<TracePacket>,
 }
@@ -15,13 +15,13 @@ pub struct Trace {
 /// A packet: an event, or a track for events (trace_packet.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TracePacket {
-    /// When, in nanoseconds. Without a clock of its own it is the trace's one clock, which here is that of the run.
+    /// The time in nanoseconds. A packet without a clock of its own uses the trace's clock, which here is that of the run.
     #[prost(uint64, optional, tag = "8")]
     pub timestamp: Option<u64>,
-    /// The writer: one number for all.
+    /// Number of the writer, the same in all packets.
     #[prost(uint32, optional, tag = "10")]
     pub trusted_packet_sequence_id: Option<u32>,
-    /// In the first packet [`INCREMENTAL_STATE_CLEARED`], without which readers drop what follows.
+    /// [`INCREMENTAL_STATE_CLEARED`] in the first packet; without it readers drop the packets that follow.
     #[prost(uint32, optional, tag = "13")]
     pub sequence_flags: Option<u32>,
     /// An event.
@@ -35,28 +35,28 @@ pub struct TracePacket {
 /// `SEQ_INCREMENTAL_STATE_CLEARED` of trace_packet.proto.
 pub const INCREMENTAL_STATE_CLEARED: u32 = 1;
 
-/// A track, and what it is of (track_event/track_descriptor.proto).
+/// A track: the row of a process, thread, CPU or counter (track_event/track_descriptor.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TrackDescriptor {
     /// A number that no other track has.
     #[prost(uint64, optional, tag = "1")]
     pub uuid: Option<u64>,
-    /// The track that it is shown under.
+    /// The parent track, below which this one is shown.
     #[prost(uint64, optional, tag = "5")]
     pub parent_uuid: Option<u64>,
     /// A name for people.
     #[prost(string, optional, tag = "2")]
     pub name: Option<String>,
-    /// Words about it.
+    /// Explanatory text.
     #[prost(string, optional, tag = "14")]
     pub description: Option<String>,
-    /// The process, where the track stands for one.
+    /// The process, if the track is a process.
     #[prost(message, optional, tag = "3")]
     pub process: Option<ProcessDescriptor>,
-    /// The thread, where the track is that of one.
+    /// The thread, if the track is a thread.
     #[prost(message, optional, tag = "4")]
     pub thread: Option<ThreadDescriptor>,
-    /// There where the track is of numbers.
+    /// Present if the track is of numbers.
     #[prost(message, optional, tag = "8")]
     pub counter: Option<CounterDescriptor>,
 }
@@ -89,10 +89,10 @@ pub struct ThreadDescriptor {
     pub thread_name: Option<String>,
 }
 
-/// The kind of numbers of a track (track_event/counter_descriptor.proto).
+/// The kind of numbers on a counter track (track_event/counter_descriptor.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct CounterDescriptor {
-    /// `UNIT_COUNT` is 2.
+    /// Unit of the numbers; `UNIT_COUNT` is 2.
     #[prost(int32, optional, tag = "3")]
     pub unit: Option<i32>,
 }
@@ -100,39 +100,39 @@ pub struct CounterDescriptor {
 /// An event of a track (track_event/track_event.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TrackEvent {
-    /// The kinds of events that it is one of.
+    /// The categories of the event.
     #[prost(string, repeated, tag = "22")]
     pub categories: Vec<String>,
     /// A name for people.
     #[prost(string, optional, tag = "23")]
     pub name: Option<String>,
-    /// Which way it goes.
+    /// The type of the event, such as the begin of a slice.
     #[prost(enumeration = "EventType", optional, tag = "9")]
     pub r#type: Option<i32>,
-    /// The track.
+    /// The track that the event is on.
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
-    /// The new value of a track of numbers.
+    /// The new value, on a counter track.
     #[prost(int64, optional, tag = "30")]
     pub counter_value: Option<i64>,
-    /// All else that is known of it.
+    /// Further facts about the event.
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
 }
 
-/// Of a [`TrackEvent`].
+/// The type of a [`TrackEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum EventType {
-    /// Nothing.
+    /// The type is not set.
     Unspecified = 0,
-    /// A slice begins, within those of its track that have begun and not ended.
+    /// A slice begins, within the slices of its track that have begun and not ended.
     SliceBegin = 1,
     /// The slice that began last ends.
     SliceEnd = 2,
-    /// Something without a length.
+    /// An event without a length.
     Instant = 3,
-    /// A number has a new value.
+    /// A counter track has a new value.
     Counter = 4,
 }
 

@@ -29,7 +29,7 @@ const LEFT: [u64; HALF + 1] = {
     left
 };
 
-/// What a task does.
+/// The activity of a task, as the load of its CPU counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Doing {
     #[default]

@@ -14,7 +14,7 @@ const SMT_GAIN: u64 = 1178;
 /// Beyond this distance of two nodes no task is pulled to the CPU that wakes it (`RECLAIM_DISTANCE`, `sd_local_flags`).
 const RECLAIM_DISTANCE: u32 = 30;
 
-/// What the CPUs of a domain share.
+/// The hardware that the CPUs of a scheduling domain share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shared {
     /// A core (`SD_SHARE_CPUPOWER`).

@@ -47,7 +47,7 @@ impl FreeWatch {
         Self { every: EVERY, due: start, looks: 0, start, last: None, least: Frames(u64::MAX), area: 0 }
     }
 
-    /// Looks at an instant, when a look is due, and sets when the next one is.
+    /// Takes a sample of the free memory, when a sample is due, and sets when the following sample is due.
     pub(crate) fn look(&mut self, at: Time, free: Frames) {
         self.see(at, free);
         self.looks += 1;

@@ -173,7 +173,7 @@ impl World {
         format!("{name}{}", of_guest(task.kernel))
     }
 
-    /// What a task is doing, and what it waits for.
+    /// The activity of a task in words, with what the task waits for.
     fn doing(&self, id: TaskId) -> String {
         let task = &self.tasks[id.0 as usize];
         let lock = || format!("the mmap lock of process {} since {}", task.lock_of.0, instant(task.lock_since));

@@ -7,7 +7,7 @@ use memory::pageblock::MigrateType;
 use mm::{Band, BlockUse, Mm, ZoneCompaction};
 use units::{BlockCell, Pfn};
 
-/// Most cells of a map: those of 32 GiB, one for each pageblock. In larger memory several pageblocks share a cell.
+/// Most cells of a map: a machine of 32 GiB has that number of pageblocks. In larger memory several pageblocks share a cell.
 pub const CELLS_MAX: u32 = 16_384;
 
 /// The map of a run.

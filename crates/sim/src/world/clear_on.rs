@@ -12,9 +12,9 @@ use crate::{
 };
 
 impl World {
-    /// Goes on clearing a huge page for the running task of a CPU, if nothing was asked of the CPU: as many steps as fit
-    /// before another CPU has a turn. Its effects are those of `run` and `step`. Returns false and changes nothing if there is
-    /// more to consider.
+    /// Goes on clearing a huge page for the running task of a CPU, if nothing was asked of the CPU, for as many steps as fit
+    /// before another CPU has a turn. It has the same effects as `run` and `step`. Returns false and changes nothing if there
+    /// is more to consider.
     #[inline]
     pub(super) fn clear_on(&mut self, cpu: CpuId, id: TaskId) -> bool {
         let Self { kernels, tasks, cpus, prices, clock, hash, .. } = self;

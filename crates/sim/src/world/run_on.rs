@@ -1,5 +1,5 @@
-//! The most frequent kind of turn: user code goes on with its accesses, and there is nothing else to consider. Its
-//! effects are those of `run` and `step`.
+//! The most frequent kind of turn: user code goes on with its accesses, and there is nothing else to consider. Such a
+//! turn has the same effects as `run` and `step`.
 
 use memory::{
     cx::{Circumstances, Cx},

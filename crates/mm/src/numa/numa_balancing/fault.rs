@@ -36,7 +36,7 @@ use crate::{
 pub(crate) struct HintFault {
     /// The entry of the huge page; none if these are base pages.
     huge: Option<Pte>,
-    /// Pages that are left; the next one is the last.
+    /// Pages of the fault that are left; the last element is taken next.
     rest: Vec<Hinted>,
     to: NodeId,
     moving: Option<Box<Misplaced>>,

@@ -11,7 +11,7 @@ use units::{NodeId, Time};
 use super::{MAX_SCAN_WINDOW, NumaBalancing, Sysctls, millis};
 use crate::{Mm, space::address_space::AddressSpace};
 
-/// A scan period changes by one part in this many, or several (`NUMA_PERIOD_SLOTS`).
+/// The scan period changes in steps of a tenth (`NUMA_PERIOD_SLOTS`).
 const SLOTS: u64 = 10;
 /// Number of tenths of the faults that have to be local, or private (`NUMA_PERIOD_THRESHOLD`).
 const THRESHOLD: u64 = 7;

@@ -265,7 +265,8 @@ impl Chunk {
         is_own && (rules.numa_hints_dirty || !is_dirty()) && self.spares_node != Some(mm.memory.node_of(page))
     }
 
-    /// Makes the pages of a table hint. If all of them are on one node, one fault will clear all hints (`change_pmd_protnuma`).
+    /// Makes the pages of a page table hint. If all these pages are on one node, one fault will clear all hints
+    /// (`change_pmd_protnuma`).
     fn mark_table(&self, mm: &Mm, space: &mut AddressSpace, cx: &mut Cx, (table, part): (TableId, PageRange)) -> u64 {
         let by_pid = mm.memory.variant().numa_private_by_pid;
         let faults = mm.memory.last_faults().expect("a scan is of a kernel that balances");

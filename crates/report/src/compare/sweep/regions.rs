@@ -1,35 +1,35 @@
-//! Where a row is flat: rectangles of neighbouring cells among which no difference is found.
+//! Flat regions of a sweep's row: rectangles of neighbouring cells between which no difference is found.
 
 use serde::Serialize;
 
 use super::{Axis, Compared, Comparison, Gates, OverGrid, Place, Unmatched, Verdict};
 
-/// A rectangle of a grid, over its first two axes: from a place to a place, both in it.
+/// A rectangle of a sweep's grid over its first two axes, both corners included.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Region {
     /// The first place.
     pub from: Place,
     /// The last place.
     pub to: Place,
-    /// How many cells it has.
+    /// Number of cells in the region.
     pub cells: usize,
-    /// The lowest value in it.
+    /// The lowest value in the region.
     pub low: f64,
-    /// The highest value in it.
+    /// The highest value in the region.
     pub high: f64,
-    /// Are all differences between neighbours, and that of its ends, within what does not matter? Else none was found, and runs
-    /// spread too much to say that there is none.
+    /// Are all differences between neighbouring cells, and the one between the region's lowest and highest cell, too small to
+    /// matter? If false, no difference was found, but the runs spread too much to rule one out.
     pub is_sure: bool,
 }
 
 impl Region {
-    /// Is a place in it?
+    /// Is a grid place inside the region?
     pub fn holds(&self, place: &Place) -> bool {
         place.iter().zip(self.from.iter().zip(&self.to)).all(|(at, (from, to))| (from..=to).contains(&at))
     }
 }
 
-/// The regions of a row that have two cells at least, each as large as it can be beside the larger ones.
+/// The regions of a row with at least two cells, the largest first, each as large as the earlier ones leave room for.
 pub(super) fn of<'e>(
     row: &OverGrid<'_>,
     axes: &[Axis],
@@ -74,7 +74,7 @@ fn of_panel<'e>(
         if axes.len() == 1 { vec![down] } else { [&[down, across], rest].concat() }
     };
     let is_there = |cell: (usize, usize)| row.values.contains_key(&place(cell));
-    // Places of one column are the same by themselves.
+    // Two places of one column are equal without a test.
     let verdict = |old, new| edge(&place(old), &place(new)).map_or(Verdict::Same, |compared| compared.verdict);
     let below: Vec<Vec<Verdict>> = (0..height.saturating_sub(1))
         .map(|down| (0..width).map(|across| verdict((down, across), (down + 1, across))).collect())
@@ -89,7 +89,7 @@ fn of_panel<'e>(
     };
     let mut candidates: Vec<Rectangle> = Vec::new();
     for (top, left) in (0..height).flat_map(|top| (0..width).map(move |left| (top, left))) {
-        // Rectangles with a difference in them are in no larger one either.
+        // A rectangle with a difference inside makes every larger rectangle around it fail too.
         let mut limit = width;
         for bottom in top..height {
             for right in left..limit {
@@ -135,7 +135,8 @@ fn of_panel<'e>(
     regions
 }
 
-/// The verdict on the lowest and the highest of so many cells: the two were chosen among all their pairs.
+/// The verdict on the lowest against the highest of `cells` cells, corrected because the two were chosen among all pairs of
+/// cells.
 fn ends(row: &OverGrid<'_>, (low, high): (&Place, &Place), cells: usize, gates: Gates) -> Verdict {
     let Some(pair) = row.pair(low, high) else { return Verdict::Same };
     let mut comparison = Comparison { gates, rows: vec![row.of.compared(pair)], unmatched: Unmatched::default() };

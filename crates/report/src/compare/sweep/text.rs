@@ -1,4 +1,4 @@
-//! A sweep in lines of 80 columns, and as Markdown: maps with shades, flat regions, and what each setting does.
+//! A sweep as text of 80 columns, and as Markdown: maps with shades, flat regions, and the effect of each setting.
 
 use super::{Axis, Effect, Mapped, Place, Point, Reaction, Region, Sweep};
 use crate::{
@@ -12,16 +12,16 @@ use crate::{
 
 /// Characters of a line.
 const WIDTH: usize = 80;
-/// The longest name of a value, of a row, and the longest bar.
+/// The longest printed value name and row name, and the longest bar, in characters.
 const VALUE: usize = 22;
 const NAME: usize = 24;
 const BAR: usize = 24;
 /// Shades, from the lowest value to the highest.
 const SHADES: [&str; 5] = ["  ", "░░", "▒▒", "▓▓", "██"];
-/// Flat regions that are named below a map.
+/// Most flat regions that are named below a map.
 const REGIONS_MAX: usize = 4;
 
-/// All of it.
+/// The whole sweep as text.
 pub fn sweep_text(sweep: &Sweep, markdown: bool) -> String {
     let mut lines = head(sweep);
     let has_map = |row: &&Mapped| sweep.maps.is_empty() || sweep.maps.contains(&row.family);
@@ -38,7 +38,7 @@ pub fn sweep_text(sweep: &Sweep, markdown: bool) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// The axes with their values, and what is marked.
+/// The axes with their values, and a legend of the marks.
 fn head(sweep: &Sweep) -> Vec<String> {
     let mut lines = Vec::new();
     for (at, axis) in sweep.axes.iter().enumerate() {
@@ -63,7 +63,7 @@ fn head(sweep: &Sweep) -> Vec<String> {
     lines
 }
 
-/// A value as maps show it: the default in brackets.
+/// A value's name in a map: the default is in brackets.
 fn marked(axis: &Axis, value: &str) -> String {
     if axis.default.as_deref() == Some(value) { format!("[{value}]") } else { value.to_owned() }
 }
@@ -113,7 +113,7 @@ fn map(sweep: &Sweep, row: &Mapped, markdown: bool) -> Vec<String> {
     lines
 }
 
-/// The places of the third axis and those after it.
+/// The grid places of the third and further axes; each place has a map of its own.
 fn panels(sweep: &Sweep) -> Vec<Place> {
     let others = sweep.axes.get(2..).unwrap_or_default();
     others.iter().fold(vec![Vec::new()], |panels, axis| {
@@ -128,15 +128,15 @@ fn at<'r>(row: &'r Mapped, down: usize, across: usize, rest: &[usize]) -> &'r Po
     row.points.iter().find(|point| point.place == place).expect("a row has all places")
 }
 
-/// Is one region, for sure, all that there is?
+/// Is the whole row certainly one flat region?
 fn is_all_flat(row: &Mapped) -> bool {
     let there = row.points.iter().filter(|point| point.value.is_some()).count();
     row.regions.first().is_some_and(|region| region.is_sure && region.cells == there)
 }
 
-/// How dark a value is among all of its row.
+/// How dark a value is on the scale of its row.
 fn shade(row: &Mapped, value: f64) -> &'static str {
-    // Where all is flat a shade would show what does not matter.
+    // In a row that is flat everywhere, a shade would show differences that do not matter.
     if is_all_flat(row) {
         return SHADES[0];
     }
@@ -154,7 +154,7 @@ fn number(point: &Point) -> String {
     point.value.map_or_else(|| "-".to_owned(), number_of)
 }
 
-/// Rows by columns, in blocks that are no wider than a line.
+/// A map of rows by columns, in blocks that are no wider than a line.
 fn panel(sweep: &Sweep, row: &Mapped, rest: &[usize]) -> Vec<String> {
     let (down, across) = (&sweep.axes[0], &sweep.axes[1]);
     let (down_names, across_names) = (value_names(down), value_names(across));
@@ -162,7 +162,7 @@ fn panel(sweep: &Sweep, row: &Mapped, rest: &[usize]) -> Vec<String> {
     let label = width(&down_names).max(down.short().chars().count());
     let numbers = |at_row: usize| (0..across_names.len()).map(move |column| number(at(row, at_row, column, rest)));
     let widest = (0..down_names.len()).flat_map(numbers).map(|text| text.chars().count()).max().unwrap_or(0);
-    // A number, a blank, a shade of two; and two blanks before the next.
+    // A cell is a number, a blank and a shade of two characters, then two blanks before the following cell.
     let cell = (widest + 3).max(width(&across_names)) + 2;
     let in_block = ((WIDTH - 2 - label) / cell).max(1);
     let mut lines = Vec::new();
@@ -201,7 +201,8 @@ fn markdown_panel(sweep: &Sweep, row: &Mapped, rest: &[usize]) -> Vec<String> {
     lines
 }
 
-/// Values as the rows and columns of a map are called: those that are too long by their number in the list above the maps.
+/// Names of values as the rows and columns of a map: a value whose name is too long has its number in the list above the
+/// maps.
 fn value_names(axis: &Axis) -> Vec<String> {
     let name = |(value, number): (&String, usize)| {
         let whole = marked(axis, value);
@@ -210,7 +211,7 @@ fn value_names(axis: &Axis) -> Vec<String> {
     axis.values.iter().zip(1..).map(name).collect()
 }
 
-/// A line for each value of the only axis: a bar, and the change from the line above.
+/// For a sweep of one axis, a line for each value: a bar, and the change from the line above.
 fn bars(axis: &Axis, row: &Mapped) -> Vec<String> {
     let names = value_names(axis);
     let label = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -243,7 +244,7 @@ fn step(step: &Compared) -> String {
     format!("{:>7}{star} {word}", words::change(step))
 }
 
-/// A region in words: from where to where, and what it has.
+/// A flat region in words: its first and last place, and its lowest and highest value.
 fn region_words(axes: &[Axis], row: &Mapped, region: &Region) -> String {
     let what = if region.is_sure { "flat" } else { "no difference found" };
     let range = |(at, axis): (usize, &Axis)| {
@@ -310,7 +311,7 @@ fn reactions(sweep: &Sweep, at: usize, axis: &Axis, markdown: bool) -> Vec<Strin
         let (before, name) = name_field(&row.name, NAME, WIDTH - 4);
         lines.extend(before.iter().map(|line| format!("    {line}")));
         let start = format!("    {name} {range:>7}{star} {interval:^13}");
-        // The star has said that it moves.
+        // The star already says that the row moves.
         let end = if effect.reaction == Reaction::Moves {
             format!("{old} at {from}, {new} at {to}")
         } else {
@@ -327,7 +328,7 @@ fn reactions(sweep: &Sweep, at: usize, axis: &Axis, markdown: bool) -> Vec<Strin
     lines
 }
 
-/// The rule, and the runs.
+/// The rule for a star, and the number of runs.
 fn foot(sweep: &Sweep) -> Vec<String> {
     let mut runs: Vec<String> = sweep
         .rows
