@@ -36,25 +36,25 @@ pub use self::{
 };
 use crate::better::Better;
 
-/// One published series.
+/// A published series of patches: its tables and the claims about them.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// The series' name here: `s0`.
     pub name: String,
     /// Author, place and date.
     pub source: PublishedSource,
-    /// Where a reader finds why rows are known to be off.
+    /// The file or page that explains to readers why some rows are known to be off.
     reasons: String,
     printed: Vec<Printed>,
-    /// Where each value is in `printed`: by experiment, metric, case and kernel.
+    /// Index in `printed` of each value, by experiment, metric, case and kernel.
     places: BTreeMap<[String; 4], usize>,
     rows: Rows,
     claims: Vec<Claim>,
-    /// The path that messages call the file of the claims by.
+    /// Path of the file of claims, for error messages.
     claims_file: String,
 }
 
-/// Where a series is from.
+/// The source of a published series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedSource {
@@ -71,13 +71,13 @@ pub struct PublishedSource {
     pub place: String,
     /// The machine, as far as it was published.
     pub machine: String,
-    /// The experiment that makes these tables here; none where there is none yet.
+    /// The built-in experiment that makes these tables; none if there is none yet.
     #[serde(default)]
     pub experiment: Option<String>,
-    /// Experiments of which claims need something besides.
+    /// Further experiments, whose results some claims need.
     #[serde(default)]
     pub also: Vec<String>,
-    /// The page that says why rows do not come out, where there is one.
+    /// The page that explains why some rows do not come out, if the series has such a page.
     #[serde(default)]
     pub page: Option<String>,
     /// The columns, in the order of the tables.
@@ -88,7 +88,7 @@ pub struct PublishedSource {
     pub changes: Vec<PublishedChange>,
 }
 
-/// A metric that was published as a change: by how many per cent a value of one column of ours is above that of another.
+/// A metric published as a change: by how many per cent a value in one simulated column is above the value in another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedChange {
@@ -112,10 +112,11 @@ pub struct PublishedChange {
 pub struct PublishedColumn {
     /// The column's label, as published.
     pub kernel: String,
-    /// The kernel of our column that is the same; where this is left out, the labels are equal.
+    /// Name of the simulated kernel for the column; if it is left out, the name is the published label.
     #[serde(default)]
     ours: Option<String>,
-    /// The rest of the names of its cases that are a name and a value: with `shuffle` our case `tasks=16` is `tasks=16;shuffle`.
+    /// A suffix of the column's case names, for cases of the form name=value: with `shuffle` our case `tasks=16` is
+    /// `tasks=16;shuffle`.
     #[serde(default)]
     condition: Option<String>,
     /// The column in a few words: `with patches 1-4`.
@@ -164,19 +165,19 @@ impl fmt::Display for PublishedError {
 impl std::error::Error for PublishedError {}
 
 impl Printed {
-    /// Experiment, metric, case and column.
+    /// The value's place: experiment, metric, case and column.
     pub fn place(&self) -> [&str; 4] {
         [&self.experiment, &self.metric, &self.case, &self.kernel]
     }
 }
 
 impl PublishedColumn {
-    /// The kernel of our column that is the same.
+    /// Name of the simulated kernel for this published column.
     pub fn ours(&self) -> &str {
         self.ours.as_deref().unwrap_or(&self.kernel)
     }
 
-    /// The column's name for a case of ours.
+    /// The published name of our case in this column.
     fn case(&self, ours: &str) -> String {
         let condition = self.condition.as_ref().filter(|_| ours.contains('='));
         condition.map_or_else(|| ours.to_owned(), |condition| format!("{ours};{condition}"))
@@ -184,12 +185,12 @@ impl PublishedColumn {
 }
 
 impl Published {
-    /// The column that our column of this kernel is the same as.
+    /// The published column for a simulated kernel.
     pub fn column(&self, ours: &str) -> Option<&PublishedColumn> {
         self.source.columns.iter().find(|column| column.ours() == ours)
     }
 
-    /// The value of a row in our column of this kernel.
+    /// The published value of a row for a simulated kernel.
     pub fn value(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&Printed> {
         let column = self.column(ours)?;
         self.printed(experiment, metric, &column.case(case), &column.kernel)
@@ -206,27 +207,27 @@ impl Published {
         &self.printed
     }
 
-    /// The claims that a model is held against, in the order of the file.
+    /// The claims that a model is tested against, in the order of the file.
     pub fn claims(&self) -> &[Claim] {
         &self.claims
     }
 
-    /// Why the value of this row and column of ours is no prediction, where something was chosen so that it comes out.
+    /// The reason why a value is no prediction of the model: something was chosen so that it comes out.
     pub fn fitted(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&str> {
         rows::reason(&self.rows.fitted, [experiment, metric, &self.case(case, ours), self.label(ours)])
     }
 
-    /// Why the value of this row and column of ours is known not to come out.
+    /// The reason why a value is known not to come out.
     pub fn wrong(&self, experiment: &str, metric: &str, case: &str, ours: &str) -> Option<&str> {
         rows::reason(&self.rows.wrong, [experiment, metric, &self.case(case, ours), self.label(ours)])
     }
 
-    /// Why a published value is no evidence, by its published label.
+    /// The reason why a published value is no evidence; `kernel` is its published label.
     pub fn unscored(&self, experiment: &str, metric: &str, case: &str, kernel: &str) -> Option<&str> {
         rows::reason(&self.rows.unscored, [experiment, metric, case, kernel])
     }
 
-    /// Whether a published zero says that nothing was there to be measured.
+    /// Does a published zero say that there was nothing to measure?
     pub fn lacks_samples(&self, printed: &Printed) -> bool {
         printed.number == 0.0 && rows::reason(&self.rows.no_sample, printed.place()).is_some()
     }
@@ -236,12 +237,12 @@ impl Published {
         &self.reasons
     }
 
-    /// The published name of a case in a column of ours.
+    /// The published name of our case, for a simulated kernel.
     fn case(&self, case: &str, ours: &str) -> String {
         self.column(ours).map_or_else(|| case.to_owned(), |column| column.case(case))
     }
 
-    /// The published label of a column of ours.
+    /// The published label of a simulated kernel.
     fn label<'a>(&'a self, ours: &'a str) -> &'a str {
         self.column(ours).map_or(ours, |column| &column.kernel)
     }

@@ -1,4 +1,4 @@
-//! Kinds of numbers, each with the least change that matters of it. A row declares its unit, and its quantity follows from that.
+//! Kinds of numbers; each kind has a least change that matters. A row declares its unit, from which the kind follows.
 
 use serde::Serialize;
 
@@ -10,9 +10,9 @@ pub enum Quantity {
     Time,
     /// A part of a whole, in per cent.
     Share,
-    /// How often something happened in a run, or how many of something there were: a whole number.
+    /// A whole number of events in a run, or of things.
     Count,
-    /// So many in a second.
+    /// A number per second.
     Rate,
     /// Any other amount, such as memory.
     Amount,
@@ -22,7 +22,7 @@ pub enum Quantity {
 const TIMES: [&str; 5] = ["ps", "ns", "us", "ms", "s"];
 /// Units of shares.
 const SHARES: [&str; 2] = ["pct", "%"];
-/// Units of what is counted, beside those that end with [`PER_RUN`].
+/// Units of counts, beside the units that end with [`PER_RUN`].
 const COUNTS: [&str; 7] = ["as counted", "attempts", "base pages", "events", "faults", "pages", "times"];
 const PER_RUN: &str = "per run";
 
@@ -38,7 +38,7 @@ impl Quantity {
         }
     }
 
-    /// The word in a table.
+    /// The kind's name in a table.
     pub fn word(self) -> &'static str {
         match self {
             Self::Time => "time",

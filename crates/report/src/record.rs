@@ -14,10 +14,10 @@ pub use self::{
 };
 use crate::{better::Better, series::Series, slow_path::SlowPath};
 
-/// The version of the schema that this build writes. 2 has [`Cell::series`] and [`Cell::slow_path`], and else is 1; 3 has
-/// [`Measured::extfrag`], and else is 2; 4 has [`Cell::map`], and else is 3; 5 has [`Measured::memory`], and else is 4.
+/// The version of the schema that this build writes. Version 2 added [`Cell::series`] and [`Cell::slow_path`], 3 added
+/// [`Measured::extfrag`], 4 added [`Cell::map`] and 5 added [`Measured::memory`]; nothing else changed.
 pub const SCHEMA: u32 = 5;
-/// The oldest version that it reads.
+/// The oldest schema version that this build reads.
 pub const OLDEST_SCHEMA: u32 = 1;
 
 /// One line of a result file.
@@ -27,7 +27,7 @@ pub const OLDEST_SCHEMA: u32 = 1;
 pub enum Record {
     /// A workload ran and was measured.
     Cell(Cell),
-    /// A kernel that cells ran on, as found.
+    /// A kernel that cells ran on, as it was found.
     System(System),
     /// Something the run would have done by default but could not.
     Skipped(Skipped),
@@ -42,43 +42,43 @@ pub fn cells(records: Vec<Record>) -> Vec<Cell> {
     records.into_iter().filter_map(cell).collect()
 }
 
-/// One workload on one kernel and machine, from one state and seed.
+/// The result of one workload on one kernel and machine, from one memory state and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// [`SCHEMA`] of the build that wrote it.
+    /// Schema version of the build that wrote the cell.
     pub schema: u32,
-    /// Which cell it is.
+    /// The cell's identity.
     pub key: Key,
     /// The part that a rerun on a deterministic target repeats byte for byte.
     pub measured: Measured,
-    /// Samples of what the kernel counted and held while the workload ran, where they were asked for; of a deterministic target
-    /// repeated like what was measured, of which it is no part.
+    /// Samples of the kernel's counters and gauges while the workload ran, if they were asked for. A deterministic target
+    /// repeats them like `measured`, but they are no part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
-    /// The map of physical memory at the instants of [`Self::series`], where it was asked for: a file of the result's folder
-    /// [`crate::map::FOLDER`], whose name is the BLAKE3 of what it holds.
+    /// The map of physical memory at the instants of [`Self::series`], if it was asked for: name of a file in the result's
+    /// folder [`crate::map::FOLDER`]. The name is the BLAKE3 of the file's content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub map: Option<String>,
-    /// Operations that left the allocator's fast path, where the target knows them; repeated in the same way.
+    /// Operations that left the allocator's fast path, if the target knows them; a deterministic target repeats them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_path: Option<SlowPath>,
-    /// The memory of the guest on its host, where that was asked for; on real kernels never repeated.
+    /// The memory of the guest on its host, if it was asked for. Real kernels do not repeat it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Footprint>,
     /// The part that differs from run to run.
     pub run: Run,
 }
 
-/// The identity of a cell: a stopped sweep resumes by it.
+/// The identity of a cell, by which a stopped sweep is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
-    /// Name of the result that the cell was read from, where several stand side by side: whoever reads them says it, and no
-    /// line has it.
+    /// Name of the result that the cell was read from, if several results are compared. It is set by the reader and not in the
+    /// file.
     #[serde(skip)]
     pub result: Option<String>,
     /// Name of the experiment.
     pub experiment: String,
-    /// The subject of its tables, where an experiment has several sets of them.
+    /// The subject of the cell's tables, if the experiment has several sets of tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Name of the workload.
@@ -94,7 +94,7 @@ pub struct Key {
     pub machine: String,
     /// Name of the memory state that the workload starts from.
     pub state: String,
-    /// Where it ran.
+    /// The target that the cell ran on.
     pub target: Target,
     /// Label of the kernel in column heads, such as `6.18.44`.
     pub kernel: String,
@@ -115,10 +115,10 @@ impl Key {
 /// One column of a table: everything measured on one kernel, machine and target, in one result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Column {
-    /// Name of the result that it is from, where several stand side by side.
+    /// Name of the result that the column is from, if several results are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// Where it ran.
+    /// The target.
     pub target: Target,
     /// Label of the kernel.
     pub kernel: String,
@@ -127,8 +127,8 @@ pub struct Column {
 }
 
 impl Column {
-    /// The column's name for programs, whatever else is in the result: `host:6.18.44:here`; of a result among several
-    /// `mine:host:6.18.44:here`.
+    /// The column's name for programs: `host:6.18.44:here`, or for one of several results `mine:host:6.18.44:here`. It does not
+    /// depend on which other columns there are.
     pub fn label(&self) -> String {
         let result = self.result.as_ref().map_or_else(String::new, |result| format!("{result}:"));
         format!("{result}{}:{}:{}", self.target, self.kernel, self.machine)
@@ -167,62 +167,62 @@ impl std::fmt::Display for Target {
 /// The measurements of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Whether the numbers may be scored against those of another target.
+    /// May the numbers be scored against another target's?
     pub scored: bool,
     /// The metrics, in the order in which tables show them.
     pub metrics: Vec<Metric>,
-    /// How far each counter moved while the workload ran, by its name in `/proc/vmstat`.
+    /// How far each `/proc/vmstat` counter moved while the workload ran, by the counter's name.
     pub counters: BTreeMap<String, i64>,
-    /// How far apart gauges of `/proc/vmstat` were with nothing mapped and with all of the workload's memory mapped.
+    /// The difference of `/proc/vmstat` gauges between nothing mapped and all of the workload's memory mapped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gauges: BTreeMap<String, i64>,
-    /// How long it took, and the time that its tasks had a CPU.
+    /// How long the workload took, and the CPU time of its tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<Duration>,
-    /// Where the time of all tasks of the whole run went, where the target knows: picoseconds by cause, or by
-    /// [`WAITING`] and a cause for time without a CPU.
+    /// The time of all tasks over the whole run by cause, if the target knows it, in picoseconds. The name for time without a
+    /// CPU is [`WAITING`] and the cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub causes: BTreeMap<String, u64>,
-    /// Pages taken from pageblocks of another mobility, by kind, where they were counted.
+    /// Pages that the allocator took from pageblocks of another mobility, by kind, if they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extfrag: Option<Extfrag>,
-    /// Free memory and what it is held against, where the target knows them.
+    /// Free memory and the watermarks, if the target knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
-    /// Numbers known beforehand, against the numbers found.
+    /// Numbers known beforehand, against the numbers that the kernel showed.
     pub checks: Vec<Check>,
     /// Measurements that this cell could not make.
     pub skipped: Vec<Skip>,
-    /// Whatever else the workload reports; tables do not read it.
+    /// Further output of the workload, which tables do not read.
     pub detail: serde_json::Value,
 }
 
-/// The beginning of names of [`Measured::causes`] where a task had no CPU.
+/// The prefix of names in [`Measured::causes`] for time in which a task had no CPU.
 pub const WAITING: &str = "waiting: ";
 
 /// The time of a workload between its common start and its common end, in picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Duration {
-    /// In user mode, all tasks together (getrusage(2)).
+    /// CPU time in user mode, all tasks together (getrusage(2)).
     pub user_ps: u64,
-    /// In the kernel, all tasks together.
+    /// CPU time in the kernel, all tasks together.
     pub system_ps: u64,
-    /// By the clock.
+    /// Elapsed time.
     pub elapsed_ps: u64,
 }
 
-/// Free memory of a run and the watermarks, of all zones together, in base pages.
+/// Free memory and watermarks of a run, summed over all zones, in base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The least that was free at any time.
+    /// Least free memory at any time.
     pub free_least: u64,
-    /// The mean over time of free memory.
+    /// Mean free memory over time.
     pub free_mean: u64,
-    /// The min marks.
+    /// Sum of the min watermarks.
     pub min: u64,
-    /// The low marks: below them kswapd wakes up.
+    /// Sum of the low watermarks, below which kswapd wakes up.
     pub low: u64,
-    /// The high marks: there kswapd stops.
+    /// Sum of the high watermarks, at which kswapd stops.
     pub high: u64,
 }
 
@@ -231,10 +231,11 @@ pub struct Memory {
 pub struct Metric {
     /// The metric's name, unit last, such as `fault_latency_ns`.
     pub name: String,
-    /// Which of several classes of the same quantity, such as `fault-huge`; rows call the operation that and the case.
+    /// The class, where a quantity has several, such as `fault-huge`. The operation in a row's name is the class and the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Which part of the cell's case it is of, such as `12`, where a cell has several; rows say that instead of the case.
+    /// The part of the cell's case that was measured, such as `12`, if the case has several; rows show the part in place of the
+    /// case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
     /// The metric's unit, such as `ns`.
@@ -245,22 +246,22 @@ pub struct Metric {
     pub samples: Vec<f64>,
 }
 
-/// The name of metrics that are of all cases of an experiment together, such as how often compaction was skipped for machines of
-/// all sizes: their rows take the mean over cases too.
+/// The class name of metrics over all cases of an experiment, such as how often compaction was skipped on machines of all sizes.
+/// Their rows take the mean over cases too.
 pub const OF_ALL_CASES: &str = "counter";
 
-/// A number known beforehand, and what was found.
+/// A number known beforehand, and the number that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// The quantity that is counted.
     pub name: String,
-    /// How many the workload must cause, by its own arithmetic.
+    /// The number that the workload must cause, by its own arithmetic.
     pub expected: u64,
-    /// How many were found.
+    /// The number that was found.
     pub found: u64,
     /// How far the two may be apart, in words such as `±1 %`.
     pub tolerance: String,
-    /// Whether they are no further apart than that.
+    /// Are the two numbers within the tolerance?
     pub within: bool,
 }
 
@@ -269,7 +270,7 @@ pub struct Check {
 pub struct Skip {
     /// The measurement that was not made.
     pub what: String,
-    /// Why not.
+    /// Why it was not made.
     pub reason: String,
 }
 
@@ -278,12 +279,12 @@ pub struct Skip {
 pub struct Run {
     /// When it began, in RFC 3339.
     pub date: String,
-    /// How long it took by the wall clock, in seconds.
+    /// Wall-clock time of the run, in seconds.
     pub wall_s: f64,
-    /// How long the kernel took to boot, in seconds, where one was booted.
+    /// Boot time of the kernel in seconds, if one was booted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_s: Option<f64>,
-    /// Name of the computer that ran it.
+    /// Name of the computer.
     pub host: String,
     /// Commit of the program.
     pub commit: String,
@@ -294,30 +295,30 @@ pub struct Run {
 /// A kernel that cells ran on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct System {
-    /// [`SCHEMA`] of the build that wrote it.
+    /// Schema version of the build that wrote the record.
     pub schema: u32,
-    /// Where it ran.
+    /// The target.
     pub target: Target,
     /// Name of the machine.
     pub machine: String,
     /// Label of the kernel in column heads: [`Key::kernel`] of its cells.
     pub kernel: String,
-    /// The release that `uname -r` prints; of the simulator, the variant.
+    /// The release that `uname -r` prints; for the simulator, the variant.
     pub release: String,
     /// The engine that executes a guest's instructions, such as `kvm` or `tcg`; absent where there is no guest.
     pub accelerator: Option<String>,
-    /// Every setting that was changed for the run: path or sysctl name, and the value applied.
+    /// Every setting that was changed for the run: its path or sysctl name, and the value that was applied.
     pub settings: BTreeMap<String, String>,
-    /// Files read from the kernel: phase, then path, then content. Of the simulator, the machine file it was made from.
+    /// Files read from the kernel: phase, then path, then content. For the simulator it is the machine file.
     pub captures: serde_json::Value,
     /// Notes for a reader.
     pub notes: Vec<String>,
-    /// The part that differs from run to run.
+    /// The circumstances, which differ from run to run.
     pub run: Run,
 }
 
 impl System {
-    /// The table column of the cells that ran on it.
+    /// The table column of the cells that ran on this kernel.
     pub fn column(&self) -> Column {
         let (kernel, machine) = (self.kernel.clone(), self.machine.clone());
         Column { result: None, target: self.target, kernel, machine }
@@ -327,12 +328,12 @@ impl System {
 /// Something that a run would have done by default but could not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// [`SCHEMA`] of the build that wrote it.
+    /// Schema version of the build that wrote the record.
     pub schema: u32,
-    /// The cell, where it is one that was begun: the target lacks something that it needs.
+    /// The cell, if it was begun and the target then lacked something that the cell needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
-    /// The target that it needed.
+    /// The target that the work needed.
     pub target: Target,
     /// The work that was not done.
     pub what: String,

@@ -1,27 +1,28 @@
-//! Checksums of JSON texts: the last key of an object says what the bytes before it hash to.
+//! Checksums in JSON texts: the last key of an object is a hash of the bytes before it.
 //!
-//! The key is no part of what the text says: readers look at it before they look at anything else, and then forget it.
+//! The key is no part of the content: a reader checks it before anything else and then drops it.
 
-/// The key.
+/// The name of the checksum's key.
 const KEY: &str = "checksum";
-/// Digits of a checksum: 64 bits of BLAKE3. Damage is no adversary.
+/// Digits of a checksum, 64 bits of BLAKE3: enough against damage, if not against an adversary.
 const DIGITS: usize = 16;
 
-/// The verdict on a text.
+/// The result of checking a text's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// The bytes are those that were written.
+    /// The checksum matches.
     Whole,
-    /// They are others.
+    /// The checksum does not match.
     Broken,
-    /// The text has no checksum: an older program has written it, or the checksum itself is damaged.
+    /// The text has no checksum: it was written by an older program, or the checksum itself is damaged.
     Missing,
 }
 
-/// The two ways in which objects are written: before the key, between key and value, and the end.
+/// The two ways in which JSON objects are written, with indentation and without: text before the key, between key and
+/// value, and at the end.
 const FORMS: [[&str; 3]; 2] = [["\n}", ",\n  \"", "\n}"], ["}", ",\"", "}"]];
 
-/// An object with its checksum at the end.
+/// Puts the object's checksum at its end.
 ///
 /// # Panics
 /// When the text is no object with a key.
@@ -34,7 +35,7 @@ pub fn seal(mut json: Vec<u8>) -> Vec<u8> {
     json
 }
 
-/// Whether a text is as [`seal`] made it.
+/// Checks whether a text is as [`seal`] made it.
 pub fn verify(json: &[u8]) -> Seal {
     let is_sealed = |form| {
         let length = ending(form, &"0".repeat(DIGITS)).len();

@@ -1,4 +1,4 @@
-//! A time series: what a kernel counted and held at instants of one run, in one form for every target.
+//! A time series: the counters and gauges of a kernel at instants of one run, in one form for every target.
 //!
 //! Names are paths, with the kernel's own words: `pgfault` is the machine's, `node0/nr_free_pages` a node's (where the target
 //! knows it by node; then the machine has no column of it), `node0/DMA32/free/3` the free blocks of one order in a zone
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 /// A time series as it is stored: names once, then rows of differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
-    /// The time between two samples, in picoseconds. The last sample is that of the end, whenever that was.
+    /// The time between two samples, in picoseconds. The last sample is taken at the end of the run, whatever the interval.
     pub every_ps: u64,
-    /// The names of all that moved.
+    /// Names of the values that changed during the run.
     pub columns: Vec<String>,
-    /// Values that were the same in all samples, by name.
+    /// Values that never changed, by name.
     pub still: BTreeMap<String, u64>,
-    /// A row for each sample: microseconds since the start of the run, then the columns; all of it as the difference from the
-    /// row before, of the first row from 0. Zeros at the end of a row are left out.
+    /// A row for each sample: microseconds since the start of the run, then the columns. Each number is the difference from the
+    /// row before (for the first row, from 0), without the trailing zeroes.
     pub rows: Vec<Vec<i64>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Sample {
 }
 
 impl Series {
-    /// The series of these samples, each of which has a value for every name.
+    /// Builds the series from samples, each of which has a value for every name.
     pub fn new(every_ps: u64, names: &[String], samples: &[Sample]) -> Self {
         let moves = |column: &usize| samples.windows(2).any(|pair| pair[0].values[*column] != pair[1].values[*column]);
         let (moving, resting): (Vec<usize>, Vec<usize>) = (0..names.len()).partition(moves);
@@ -70,10 +70,10 @@ impl Series {
         self.rows.iter().map(sample).collect()
     }
 
-    /// The values of one sample by name.
+    /// Looks up the values of one sample by name.
     ///
     /// # Panics
-    /// When there is no such sample.
+    /// When there is no sample of that index.
     pub fn at(&self, sample: usize) -> impl Fn(&str) -> Option<u64> {
         let values = self.samples().swap_remove(sample).values;
         move |name| match self.columns.iter().position(|column| column == name) {
@@ -82,7 +82,7 @@ impl Series {
         }
     }
 
-    /// Every name that it knows, of what moved and what did not, in their order.
+    /// Every name in the series, whether or not its value changed, in name order.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.columns.iter().chain(self.still.keys()).map(String::as_str).collect();
         names.sort_unstable();
@@ -90,7 +90,7 @@ impl Series {
     }
 }
 
-/// Values are below 2^63, or far from each other by less.
+/// The difference of two values. Values are below 2^63, or differ by less.
 fn difference(now: u64, then: u64) -> i64 {
     now.wrapping_sub(then).cast_signed()
 }
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(Series::new(1, &["a".to_owned()], &samples).samples(), samples);
     }
 
-    /// Samples of `--sample 1s` for 200 s, and of `--sample 60s` for a day: ten columns that move all the time, fifty at times.
+    /// A sample per second for 200 s, and a sample per minute for a day: ten columns that always move, fifty that sometimes do.
     #[test]
     fn a_day_is_less_than_a_megabyte() {
         let names: Vec<String> = (0..400).map(|n| format!("node0/nr_of_a_common_length_{n}")).collect();

@@ -1,5 +1,5 @@
-//! Short text, for a screen of 80 columns: a row says in one line what was found, by how much it changed, how sure that is, and
-//! what others published. What it leaves out is in [`to_text`](crate::to_text).
+//! Short text for a screen of 80 columns. A row shows on one line the value, its change, how sure the change is, and the
+//! published value. The full text is [`to_text`](crate::to_text).
 
 mod across;
 mod by_test;
@@ -31,17 +31,16 @@ use crate::{
     table::{Against, CheckTable, Form, Kind, Layout, Report, Row, Table, Value},
 };
 
-/// What stands beside our own numbers.
+/// Further facts that are printed beside our own numbers.
 #[derive(Default)]
 pub struct Beside<'a> {
-    /// The series whose tables these are.
+    /// The published series that the tables reproduce.
     pub published: Option<&'a Published>,
-    /// What columns are called, by their kernel, where somebody says.
+    /// Titles of columns by kernel, if the experiment gives them.
     pub titles: BTreeMap<String, String>,
 }
 
-/// All tables of a report, a blank line between them, and one line about the signs in them. Of tables of checks there is one
-/// line each.
+/// All tables of a report with a blank line between them, then one line about the signs in them. A table of checks is one line.
 pub fn to_short(report: &Report, beside: &Beside<'_>) -> String {
     let mut seen = Seen::default();
     let tables = report.tables.iter().map(|table| Short { table, layout: report.layout, beside }.lines(&mut seen));
@@ -53,17 +52,17 @@ pub fn to_short(report: &Report, beside: &Beside<'_>) -> String {
     parts.into_iter().map(part).collect::<Vec<String>>().join("\n")
 }
 
-/// What stands for fallbacks of a kernel that nobody counted.
+/// Printed for a kernel whose fallbacks nobody counted.
 pub(crate) const NOT_COUNTED: &str = "-";
 
-/// Of checks: whether all hold. Those that do not are named by whoever knows the kernels.
+/// One line on whether all checks hold. The caller names the checks that do not, as it knows the kernels.
 fn checks_line(table: &CheckTable) -> String {
     let failed = table.rows.iter().filter(|row| row.failed()).count();
     let all = table.rows.len();
     fit(&format!("{}: {} of {all} as expected", table.title, all - failed), WIDTH)
 }
 
-/// One table, and what is needed for it.
+/// A table, with what is needed to print it.
 #[derive(Clone, Copy)]
 struct Short<'a> {
     table: &'a Table,
@@ -71,7 +70,7 @@ struct Short<'a> {
     beside: &'a Beside<'a>,
 }
 
-/// What stands where nothing was there to be measured.
+/// Printed where there was nothing to measure.
 const NO_SAMPLE: &str = "-";
 
 impl Short<'_> {
@@ -90,7 +89,7 @@ impl Short<'_> {
         let (zero, lines): (Vec<Line<'_>>, Vec<Line<'_>>) =
             pivot.lines.into_iter().partition(|line| line.rows.iter().flatten().all(|row| self.is_zero(row)));
         if lines.is_empty() && self.table.kind == Kind::Extfrag {
-            // Whole pageblocks at most: nothing was mixed.
+            // Only whole pageblocks were taken, so no mobilities were mixed.
             return Vec::new();
         }
         let (empty, zero): (Vec<Line<'_>>, Vec<Line<'_>>) =
@@ -110,7 +109,7 @@ impl Short<'_> {
         text
     }
 
-    /// Percentiles and the largest of samples: a line for each case, three side by side. `--full` has those of 2015.
+    /// Percentiles and maxima of samples: a line for each case, with three numbers side by side. `--full` prints the 2015 form.
     fn tails(&self, seen: &mut Seen) -> Vec<String> {
         let is_tail = |row: &&Row| self.layout == Layout::Head && Family::of(self.table, row) == Some(Family::Tails);
         let rows: Vec<&Row> = self.table.rows.iter().filter(is_tail).collect();
@@ -125,7 +124,7 @@ impl Short<'_> {
             return Vec::new();
         }
         let mut strips = self.strips(&cases, &lines, seen);
-        // There is room for numbers and their changes; ranges are those of means.
+        // The line has room for numbers and changes, but not for ranges.
         for strip in &mut strips {
             strip.fields[RANGE].texts.iter_mut().for_each(String::clear);
         }
@@ -138,7 +137,7 @@ impl Short<'_> {
         text
     }
 
-    /// One for each column, or for each case and column.
+    /// One strip for each column, or for each case and column.
     fn strips(&self, cases: &[String], lines: &[Line<'_>], seen: &mut Seen) -> Vec<Strip> {
         let columns = self.table.columns.len();
         let places = (0..cases.len().max(1)).flat_map(|case| (0..columns).map(move |column| (case, column)));
@@ -146,7 +145,7 @@ impl Short<'_> {
             let rows: Vec<Option<&Row>> = lines.iter().map(|line| line.rows[case]).collect();
             let strip = self.strip(column, &rows, seen);
             let title = match cases {
-                // The title of the table names the case, or the column.
+                // The table's title already names the case, or the column.
                 [] | [_] => strip.title,
                 cases if columns == 1 => vec![cases[case].clone()],
                 cases => [vec![cases[case].clone()], strip.title].concat(),
@@ -165,7 +164,7 @@ impl Short<'_> {
             _ if self.table.columns.len() == 1 => title += &format!(" of {}", self.head(0).join(" ")),
             _ => {}
         }
-        // Some titles name the unit.
+        // Some titles already name the unit.
         let is_said = title.ends_with(')') || title.contains("Percentage") || *kind == Kind::Counters;
         let unit = if is_said { String::new() } else { format!(", {unit}") };
         let better = match better {
@@ -176,7 +175,7 @@ impl Short<'_> {
         format!("{title}{unit}{better}")
     }
 
-    /// One statistic of each thing that was measured; and no rate or share that follows from two counters.
+    /// Is the row shown? One statistic of each measured thing is, and rates and shares that follow from two counters are not.
     fn is_shown(&self, row: &Row) -> bool {
         match self.table.kind {
             Kind::Metric => MEANS.contains(&row.stat.as_str()),
@@ -189,7 +188,7 @@ impl Short<'_> {
         }
     }
 
-    /// Nothing in any column, published ones among them.
+    /// Is the row zero in every column, including the published ones?
     fn is_zero(&self, row: &Row) -> bool {
         let is_zero = |value: &Option<Value>| value.as_ref().is_none_or(|value| value.value == 0.0);
         row.cells.iter().all(is_zero)
@@ -197,12 +196,12 @@ impl Short<'_> {
                 .all(|column| self.theirs(row, column).is_none_or(|theirs| theirs.number == 0.0))
     }
 
-    /// Whether no run of any column had anything to measure.
+    /// Did no run of any column have anything to measure?
     fn lacks_samples(&self, row: &Row) -> bool {
         (0..row.cells.len()).all(|column| self.measured(row, column).is_none()) && self.table.kind == Kind::Metric
     }
 
-    /// The value of a column, unless no run of it had anything to measure: that is no time of zero.
+    /// The value of a column; none if no run had anything to measure, since that is not a time of zero.
     fn measured<'r>(&self, row: &'r Row, column: usize) -> Option<&'r Value> {
         let is_empty = |value: &Value| self.table.kind == Kind::Metric && value.of_seeds.is_empty();
         row.cells[column].as_ref().filter(|value| !is_empty(value))
@@ -212,12 +211,12 @@ impl Short<'_> {
         &self.table.columns[column].column.kernel
     }
 
-    /// The published value of a row in a column of ours.
+    /// The published value of a row for one of our columns.
     fn theirs(&self, row: &Row, column: usize) -> Option<&Printed> {
         self.beside.published?.value(&self.table.experiment, &row.metric, &row.case, self.kernel(column))
     }
 
-    /// The published value, unless the series says that nothing was there to be measured.
+    /// The published value, unless the series says that there was nothing to measure.
     fn their_number(&self, row: &Row, column: usize) -> Option<f64> {
         let (published, printed) = (self.beside.published?, self.theirs(row, column)?);
         (!published.lacks_samples(printed)).then_some(printed.number)
@@ -254,7 +253,7 @@ impl Short<'_> {
         lines.into_iter().flat_map(|line| if line == *kernel { named.clone() } else { vec![line] }).collect()
     }
 
-    /// What a row shows in a column: value, change, range, marks, published value and change.
+    /// The texts of a row in a column: value, change, range, marks, published value and published change.
     fn cell(&self, column: usize, row: &Row, seen: &mut Seen) -> [String; 6] {
         let mut texts: [String; 6] = Default::default();
         let against = self.table.against(column);
@@ -310,7 +309,7 @@ impl Short<'_> {
         texts
     }
 
-    /// Marks of what is known about a published value.
+    /// The marks that say what is known about a published value.
     fn marks(&self, column: usize, row: &Row) -> String {
         let Some(published) = self.beside.published else { return String::new() };
         let (experiment, kernel) = (&self.table.experiment, self.kernel(column));
@@ -320,13 +319,13 @@ impl Short<'_> {
     }
 }
 
-/// Rows of a metric that are shown: its means, and shares.
+/// Statistics whose rows are shown: means and shares.
 const MEANS: [&str; 3] = ["Amean", "Hmean", "Percentage"];
 
-/// Counts that follow from others, or are the same number again.
+/// Counters that follow from other counters, or repeat the same number.
 const FOLLOW: [&str; 4] = ["Compaction cost", "NUMA hint local percent", "NUMA page range updates", "NUMA alloc local"];
 
-/// Fields of a column.
+/// Index of the first field of a column: our value.
 const OURS: usize = 0;
 const CHANGE: usize = 1;
 const RANGE: usize = 2;
@@ -334,8 +333,8 @@ const MARKS: usize = 3;
 const THEIRS: usize = 4;
 const THEIR_CHANGE: usize = 5;
 
-/// A kernel with some patches of its file: `v4.1-rc2+1,4` is `v4.1-rc2`, `patches 1,4`; `v3.9+1,2,3,5` is `v3.9`, `patches
-/// 1-3,5`.
+/// A kernel name with the patches applied to it, in lines: `v4.1-rc2+1,4` is `v4.1-rc2`, `patches 1,4`; `v3.9+1,2,3,5` is
+/// `v3.9`, `patches 1-3,5`.
 fn variant(kernel: &str) -> Vec<String> {
     let is_list = |list: &str| list.split(',').all(|patch| patch.parse::<u32>().is_ok());
     match kernel.split_once('+').filter(|(name, patches)| name.starts_with('v') && is_list(patches)) {
@@ -345,7 +344,7 @@ fn variant(kernel: &str) -> Vec<String> {
     }
 }
 
-/// Three numbers or more in a row are a range.
+/// A list of numbers with three or more consecutive numbers as a range.
 fn ranges(list: &str) -> String {
     let numbers: Vec<u32> = list.split(',').filter_map(|number| number.parse().ok()).collect();
     let in_a_row = numbers.chunk_by(|before, after| before.checked_add(1) == Some(*after));

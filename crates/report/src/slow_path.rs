@@ -5,25 +5,25 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The log: the longest operations, and all of them in numbers.
+/// The log: the longest operations in detail, and totals over all operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlowPath {
-    /// All there were, by what they were.
+    /// Number and time of all operations by kind.
     pub totals: BTreeMap<String, Total>,
-    /// What [`Entry::what`] refers to.
+    /// Names of the kinds that [`Entry::what`] refers to.
     pub what: Vec<String>,
-    /// What [`Entry::parts`] refer to.
+    /// Names of the causes that [`Entry::parts`] refers to.
     pub causes: Vec<String>,
-    /// The longest of them (of equal ones, those that ended first), by start.
+    /// The longest operations, ordered by start. Among operations of equal length, the earlier end is kept.
     pub entries: Vec<Entry>,
 }
 
-/// How many there were of a kind, and how long they took together.
+/// Number and summed time of the operations of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Total {
-    /// How many.
+    /// Number of operations.
     pub count: u64,
-    /// Their time, in picoseconds.
+    /// Summed time, in picoseconds.
     pub ps: u64,
 }
 
@@ -31,23 +31,24 @@ pub struct Total {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct Entry {
-    /// When it left the fast path, in picoseconds since the start of the run; of a kernel thread, when it began to work.
+    /// When the operation left the fast path, in picoseconds since the start of the run; for a kernel thread, when it began
+    /// to work.
     pub start_ps: u64,
     /// The number of the task, in the order in which tasks were made.
     pub task: u32,
-    /// The CPU that it was on then.
+    /// The CPU that the task was on at the start.
     pub cpu: u32,
-    /// What it was, as a position in [`SlowPath::what`].
+    /// The kind of operation, as an index of [`SlowPath::what`].
     pub what: u32,
-    /// The page of a fault, by number.
+    /// The virtual page number of a fault.
     pub vpn: Option<u64>,
-    /// The order that was asked for, where memory was.
+    /// The order of the requested block, if memory was requested.
     pub order: Option<u8>,
-    /// Where its time went: positions in [`SlowPath::causes`], and picoseconds. The parts are all of it.
+    /// Time by cause: index of [`SlowPath::causes`], and picoseconds. The parts add up to the whole time.
     pub parts: Vec<(u32, u64)>,
 }
 
-/// An entry in the order of its fields.
+/// The fields of an [`Entry`], in order.
 #[derive(Serialize, Deserialize)]
 struct Row(u64, u32, u32, u32, Option<u64>, Option<u8>, Vec<(u32, u64)>);
 
@@ -64,28 +65,28 @@ impl From<Entry> for Row {
 }
 
 impl Entry {
-    /// How long it took, in picoseconds.
+    /// The whole time of the operation, in picoseconds.
     pub fn ps(&self) -> u64 {
         self.parts.iter().fold(0, |sum, (_, ps)| sum.saturating_add(*ps))
     }
 }
 
 impl SlowPath {
-    /// All operations that there were, kept or not.
+    /// Number of all operations, whether or not they were kept.
     pub fn count(&self) -> u64 {
         self.totals.values().fold(0, |sum, total| sum.saturating_add(total.count))
     }
 
-    /// What an entry was, in words; a name that is missing is a question mark.
+    /// The name of an entry's kind; a question mark if the name is missing.
     pub fn name<'a>(&'a self, entry: &Entry) -> &'a str {
         self.what.get(entry.what as usize).map_or("?", String::as_str)
     }
 
-    /// Where the time of an entry went, the most first.
+    /// The entry's time by cause, the longest first.
     pub fn parts<'a>(&'a self, entry: &Entry) -> Vec<(&'a str, u64)> {
         let name = |cause: u32| self.causes.get(cause as usize).map_or("?", String::as_str);
         let mut parts: Vec<_> = entry.parts.iter().map(|(cause, ps)| (name(*cause), *ps)).collect();
-        // Equal ones stay in the order of their causes.
+        // Equal times stay in the order of their causes.
         parts.sort_by_key(|(_, ps)| std::cmp::Reverse(*ps));
         parts
     }

@@ -1,8 +1,8 @@
 //! Statistics of mmtests at HEAD, as plain functions on slices.
 //!
-//! Only + - * / and sqrt, which IEEE 754 rounds the same on every CPU, and logarithms and Student's t by the library libm,
-//! which are made of these. The order of summation matters to the last bit, so callers pass sorted samples where results must be
-//! repeatable.
+//! Only + - * / and sqrt are used, which IEEE 754 rounds the same on every CPU, and logarithms and Student's t from the libm
+//! library, which uses only these. The order of summation changes the last bits of a result, so callers that need repeatable
+//! results pass sorted samples.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -11,9 +11,9 @@ use crate::better::Better;
 /// Two numbers to compare, so that they cannot be swapped unseen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair<T> {
-    /// What is compared with.
+    /// The baseline of the comparison.
     pub baseline: T,
-    /// What is compared.
+    /// The compared number.
     pub new: T,
 }
 
@@ -26,12 +26,12 @@ pub struct Spread {
     pub stddev: Option<f64>,
 }
 
-/// Where a number is, but for one case in twenty.
+/// The interval that holds a number in 19 of 20 cases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// Its lower end.
+    /// The lower end.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end.
     pub high: f64,
 }
 
@@ -132,8 +132,8 @@ pub fn percentile(samples: &[f64], percent: f64) -> Option<f64> {
     Some(low + (rank - below as f64) * (high - low))
 }
 
-/// The change from one number to another in per cent of the first: the formula of everything but columns that are as mmtests
-/// prints them ([`percent_change`]). None from nought to something, of which there is no percentage.
+/// The change between two numbers in per cent of the baseline. It is used everywhere except in columns in mmtests' own form
+/// ([`percent_change`]). None if the baseline is zero and the new number is not.
 pub fn change(Pair { baseline, new }: Pair<f64>) -> Option<f64> {
     match (baseline == 0.0, new == 0.0) {
         (true, true) => Some(0.0),
@@ -142,8 +142,7 @@ pub fn change(Pair { baseline, new }: Pair<f64>) -> Option<f64> {
     }
 }
 
-/// How much better the new number is, in percent of the baseline: positive is better. None where no
-/// direction is better.
+/// How much better the new number is, in percent of the baseline: positive is better. None if no direction is better.
 ///
 /// mmtests' special cases are kept: equal numbers give 0, so does a number of exactly -1 (its mark
 /// for "no data"); lower is better: new = 0 gives 100, baseline = 0 gives -99; higher is better:
@@ -164,14 +163,14 @@ pub fn percent_change(better: Better, pair: Pair<f64>) -> Option<f64> {
     }
 }
 
-/// The 95 % interval of the mean of new - baseline, of runs that belong together two by two: Student's t for paired samples. None
-/// of fewer than two pairs.
+/// The 95 % interval of the mean of new - baseline, for paired runs, by Student's t for paired samples. None with fewer than two
+/// pairs.
 pub fn paired_interval(pairs: &[Pair<f64>]) -> Option<Interval> {
     let differences: Vec<f64> = pairs.iter().map(|pair| pair.new - pair.baseline).collect();
     Estimate::paired(&differences)?.interval()
 }
 
-/// A difference of means, new - baseline: its standard error, and Student's degrees of freedom.
+/// An estimated difference of means, new - baseline: its standard error, and the degrees of freedom for Student's t.
 #[derive(Clone, Copy)]
 pub(crate) struct Estimate {
     pub(crate) mean: f64,
@@ -180,13 +179,13 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// Of runs that belong together two by two, from their differences; none of fewer than two.
+    /// For paired runs, from their differences; none with fewer than two pairs.
     pub(crate) fn paired(differences: &[f64]) -> Option<Self> {
         let error = stddev(differences)? / (differences.len() as f64).sqrt();
         Some(Self { mean: amean(differences)?, error, freedom: (differences.len() - 1) as f64 })
     }
 
-    /// Of runs that do not belong together (Welch); none where a side has fewer than two.
+    /// For unpaired runs (Welch); none if a side has fewer than two.
     pub(crate) fn welch(old: &[f64], new: &[f64]) -> Option<Self> {
         let side = |runs: &[f64]| {
             let stddev = stddev(runs)?;
@@ -195,7 +194,7 @@ impl Estimate {
         let ((old_mean, old, old_freedom), (new_mean, new, new_freedom)) = (side(old)?, side(new)?);
         let spread = old + new;
         let freedom = spread * spread / (old * old / old_freedom + new * new / new_freedom);
-        // Without any spread, and of numbers whose squares are out of range, there is none.
+        // Numbers without spread, or whose squares are out of range, give no degrees of freedom.
         let freedom = if freedom > 0.0 && freedom.is_finite() { freedom } else { 1.0 };
         Some(Self { mean: new_mean - old_mean, error: spread.sqrt(), freedom })
     }
@@ -204,29 +203,29 @@ impl Estimate {
         StudentsT::new(0.0, 1.0, self.freedom).expect("there is a degree of freedom")
     }
 
-    /// The two-sided p of no difference.
+    /// The two-sided p-value of no difference.
     pub(crate) fn p(self) -> f64 {
         if self.error == 0.0 {
             return if self.mean == 0.0 { 1.0 } else { 0.0 };
         }
-        // The far tail, which loses no digits.
+        // The tail beyond |t|, in which no digits are lost.
         2.0 * self.t().cdf(-(self.mean / self.error).abs())
     }
 
-    /// The 95 % interval.
+    /// The 95 % interval of the difference.
     pub(crate) fn interval(self) -> Option<Interval> {
         interval(self.mean, self.error, self.freedom)
     }
 
-    /// The smallest difference that is seen with this power.
+    /// The smallest difference that a test detects with this power.
     pub(crate) fn sees(self, power: f64) -> f64 {
         (self.t().inverse_cdf(0.975) + self.t().inverse_cdf(power)) * self.error
     }
 }
 
-/// The 95 % interval around a mean with this standard error, by Student's t with so many degrees of freedom.
+/// The 95 % interval around a mean with this standard error, by Student's t with `freedom` degrees of freedom.
 fn interval(mean: f64, error: f64, freedom: f64) -> Option<Interval> {
-    // Without any spread there is nothing to doubt, and Welch's degrees of freedom are 0 by 0.
+    // Without spread the interval is a point; Welch's degrees of freedom would be 0 by 0.
     if error == 0.0 {
         return Some(Interval { low: mean, high: mean });
     }
@@ -234,7 +233,7 @@ fn interval(mean: f64, error: f64, freedom: f64) -> Option<Interval> {
     Some(Interval { low: mean - half, high: mean + half })
 }
 
-/// 2.5 % and 97.5 % points of one number per seed, if there is more than one.
+/// The 2.5 % and 97.5 % points of one number per seed; none with a single seed.
 pub(crate) fn middle_95(of_seeds: &[f64]) -> (Option<f64>, Option<f64>) {
     match of_seeds.len() {
         0 | 1 => (None, None),
@@ -246,7 +245,7 @@ pub(crate) fn middle_95(of_seeds: &[f64]) -> (Option<f64>, Option<f64>) {
 mod tests {
     use super::*;
 
-    /// Equal to the digits that worked examples print.
+    /// Equal to the number of digits that worked examples print.
     fn assert_near(found: Option<f64>, expected: f64) {
         let found = found.expect("a number");
         assert!((found - expected).abs() < 5e-6, "found {found}, expected {expected}");
@@ -265,7 +264,7 @@ mod tests {
 
     #[test]
     fn harmonic_statistics_of_a_worked_example() {
-        // 40 and 60 km/h over equal ways average 48 km/h.
+        // 40 and 60 km/h over equal distances average 48 km/h.
         assert_near(hmean(&[40.0, 60.0]), 48.0);
         // H = 3; 1/2 - 1/3 = 1/6 = -(1/6 - 1/3); 81/2 * 2/36 = 2.25.
         assert_near(hmean(&[2.0, 6.0]), 3.0);
@@ -346,8 +345,8 @@ mod tests {
         assert_eq!(change(Better::Higher, 5.0, -1.0), Some(0.0));
     }
 
-    /// Student's own example of 1908, hours of sleep that ten patients gained by two drugs, as R computes it: `t.test(extra ~
-    /// group, sleep, paired = TRUE)` and without.
+    /// Student's own example of 1908, hours of sleep that ten patients gained from two drugs, as R computes it: `t.test(extra ~
+    /// group, sleep, paired = TRUE)` and without pairs.
     #[test]
     fn intervals_of_a_difference_are_those_of_a_worked_example() {
         let first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
@@ -370,7 +369,7 @@ mod tests {
         assert_eq!(Estimate::welch(&[1.0, 1.0], &[2.0, 2.0, 2.0]).and_then(Estimate::interval), point);
     }
 
-    /// The bounds of Student's table of 1908 and later ones: an interval shrinks with runs.
+    /// Intervals at the numbers of runs in Student's tables of 1908 and later: they shrink with more runs.
     #[test]
     fn an_interval_shrinks_with_runs() {
         let half = |freedom: f64| interval(0.0, 1.0, freedom).map(|interval| interval.high);

@@ -14,19 +14,19 @@ use crate::{
 /// The file of a result directory that holds its records.
 pub const RESULT_FILE: &str = "result.jsonl";
 
-/// Why a line with another checksum is rejected.
+/// The reason for rejecting a line whose checksum does not match.
 pub const ALTERED: &str = "its checksum does not match: the line was altered";
 
-/// A result directory, locked against other writers for as long as the value lives.
+/// A result directory, locked against other writers while the value lives.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     file: File,
-    /// Length of all whole lines, in bytes.
+    /// Length of all complete lines, in bytes.
     length: u64,
 }
 
-/// The records of a result, or numbers that were measured elsewhere.
+/// The records of a result, or numbers measured elsewhere.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contents {
     /// The records, in the order written.
@@ -38,7 +38,7 @@ pub struct Contents {
 pub struct Lines {
     /// Whole lines, in the order written.
     pub whole: Vec<Line>,
-    /// Lines that say nothing for sure.
+    /// Lines whose content cannot be trusted.
     pub rejected: Vec<Rejected>,
     /// The last line, if its writer was stopped in the middle of it.
     pub torn: Option<Torn>,
@@ -49,9 +49,9 @@ pub struct Lines {
 pub struct Line {
     /// The line's number, from 1.
     pub number: u64,
-    /// The checksum of the whole line, which tells lines of a file apart.
+    /// The checksum of the line, which is different for every line of a file.
     pub checksum: String,
-    /// Whether the line had a checksum of its own, which programs before these did not write.
+    /// Did the line have a checksum of its own? Older programs did not write one.
     pub is_sealed: bool,
     /// The record.
     pub record: Record,
@@ -64,18 +64,18 @@ pub struct Rejected {
     pub line: u64,
     /// The mistake in the line.
     pub reason: String,
-    /// Whether a newer program may have written the line: it is not ours to remove.
+    /// Could a newer program have written the line? Such a line is not ours to remove.
     pub is_foreign: bool,
 }
 
-/// A last line that was not written to its end.
+/// A last line that was not completely written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// The line's number, from 1.
     pub line: u64,
-    /// How many bytes of it there are.
+    /// Number of bytes that were written.
     pub bytes: u64,
-    /// Whether the file ends without a newline, as a writer that was stopped leaves it.
+    /// Does the file end without a newline, as a stopped writer leaves it?
     pub is_cut: bool,
 }
 
@@ -87,12 +87,12 @@ pub enum StoreError {
     Io {
         /// The action that failed.
         action: &'static str,
-        /// On which file or directory.
+        /// The file or directory that it failed on.
         path: PathBuf,
         /// The error of the operating system.
         reason: io::Error,
     },
-    /// A new result was to be made where there is one.
+    /// A new result was requested where a result exists.
     #[error("{} exists: resume it, or choose another directory", path.display())]
     Exists {
         /// The result file.
@@ -115,7 +115,7 @@ pub enum StoreError {
 }
 
 impl Store {
-    /// Makes a new result in `dir`, which is made too if need be.
+    /// Makes a new result in `dir`, which is created if needed.
     pub fn create(dir: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(io_error("create", dir))?;
         let path = dir.join(RESULT_FILE);
@@ -147,18 +147,18 @@ impl Store {
         Ok((Self { path, file, length }, lines))
     }
 
-    /// Reads the result in `dir` and changes nothing, even while another process writes it.
+    /// Reads the result in `dir` without changing it, even while another process writes.
     pub fn read(dir: &Path) -> Result<Lines, StoreError> {
         Ok(parse(&read_regular(&dir.join(RESULT_FILE))?))
     }
 
-    /// Appends one line; it is on disk when this returns. After an error the file is as before.
+    /// Appends one line, which is on disk when this returns. After an error the file is unchanged.
     pub fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         let mut line = self.line(record)?;
         line.push(b'\n');
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_all());
         if let Err(reason) = written {
-            // If this fails too, the next `open` cuts the line off.
+            // If truncating fails too, the following `open` cuts the line off.
             let _ = self.file.set_len(self.length);
             return Err(io_error("append to", &self.path)(reason));
         }
@@ -166,7 +166,7 @@ impl Store {
         Ok(())
     }
 
-    /// The line of a record, which can be read again.
+    /// The line of a record, checked to be readable.
     fn line(&self, record: &Record) -> Result<Vec<u8>, StoreError> {
         let unreadable =
             |reason: serde_json::Error| StoreError::Unreadable { path: self.path.clone(), reason: reason.to_string() };
@@ -176,10 +176,10 @@ impl Store {
         Ok(seal(line))
     }
 
-    /// Leaves these lines of the file, in this order, each byte as it was.
+    /// Keeps only these lines of the file, in this order and unchanged.
     ///
     /// # Panics
-    /// When there is no such line.
+    /// When a line number does not exist.
     pub fn keep(&mut self, numbers: &[u64]) -> Result<(), StoreError> {
         let bytes = read_regular(&self.path)?;
         let lines: Vec<_> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
@@ -188,7 +188,7 @@ impl Store {
         self.replace_bytes(&kept)
     }
 
-    /// Puts the lines of these records in the place of all that is there.
+    /// Replaces the whole content by the lines of these records.
     pub fn replace(&mut self, records: &[Record]) -> Result<(), StoreError> {
         let mut bytes = Vec::new();
         for record in records {
@@ -210,7 +210,7 @@ impl Store {
     }
 }
 
-/// A new name is durable only once its directory is (fsync(2)).
+/// Syncs a directory: a new file name is durable only once its directory is (fsync(2)).
 pub(crate) fn sync_directory(dir: &Path) -> Result<(), StoreError> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("sync", dir))
 }
@@ -226,13 +226,13 @@ pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Err
     move |reason| StoreError::Io { action, path: path.to_owned(), reason }
 }
 
-/// Reads a file that another process cannot make us wait for.
+/// Reads a file; it refuses files such as pipes, on which another process could make us wait.
 fn read_regular(path: &Path) -> Result<Vec<u8>, StoreError> {
     check_regular(path).and_then(|()| fs::read(path)).map_err(io_error("read", path))
 }
 
-/// Only the last line may be torn, and only in a way that a stopped writer leaves behind: without
-/// its end. JSON that is whole but no record is rejected wherever it stands.
+/// Parses lines. Only the last line may be torn, and only as a stopped writer leaves it, without its end. Complete JSON
+/// that is no record is rejected wherever it is.
 fn parse(bytes: &[u8]) -> Lines {
     let mut found = Lines::default();
     let mut lines = (1..).zip(bytes.split_inclusive(|&byte| byte == b'\n')).peekable();
@@ -261,19 +261,19 @@ fn parse(bytes: &[u8]) -> Lines {
     found
 }
 
-/// Why a line has no record.
+/// A line that has no record, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoRecord {
     /// The mistake in the line.
     pub reason: String,
-    /// Whether a newer program may have written the line.
+    /// Could a newer program have written the line?
     pub is_foreign: bool,
 }
 
-/// The record of a line without its newline, and the verdict of the line's checksum.
+/// Parses a line, without its newline, into a record and the verdict on its checksum.
 ///
 /// # Errors
-/// A line that is no record of this program.
+/// When the line is no record of this program.
 pub fn read_line(text: &[u8]) -> Result<(Record, Seal), NoRecord> {
     let seal = verify(text);
     let broken = |reason: String, is_foreign: bool| NoRecord {
@@ -290,7 +290,7 @@ pub fn read_line(text: &[u8]) -> Result<(Record, Seal), NoRecord> {
     Ok((record, seal))
 }
 
-/// serde_json counts lines within the text it was given, which is always one line here.
+/// serde_json counts lines within the text it was given, which here is always one line, so the line number is cut off.
 fn json_reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())) {

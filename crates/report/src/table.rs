@@ -1,4 +1,4 @@
-//! What a report consists of: plain data, ready for any renderer.
+//! A report as plain data, ready for any renderer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::{
     stats::{self, middle_95},
 };
 
-/// Everything that is shown of a set of cells.
+/// Everything that is shown about a set of cells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// How texts and lines of values name and arrange what is in it.
+    /// How texts and CSV name and arrange the tables.
     pub layout: Layout,
-    /// Tables of metrics, then those of durations, of external fragmentation, of counters and of memory, then whatever was asked
-    /// for besides.
+    /// Tables of metrics, then of durations, external fragmentation, counters and memory, then the tables that were asked for in
+    /// addition.
     pub tables: Vec<Table>,
     /// Tables of checks.
     pub checks: Vec<CheckTable>,
@@ -28,15 +28,15 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// As mmtests does it today.
+    /// As mmtests prints it today.
     #[default]
     Head,
-    /// As it did in 2015; columns have the names of their kernels alone.
+    /// As mmtests printed it in 2015, with columns named only by their kernels.
     Classic,
     /// As users of will-it-scale post it: a line for each kernel and number of tasks.
     WillItScale,
-    /// A line for each column and the cases beside each other, for many kernels and a few cases; of tables with several
-    /// quantities the last case.
+    /// A line for each column with the cases side by side, for many kernels and a few cases; tables of several quantities show
+    /// their last case.
     Cases,
 }
 
@@ -47,9 +47,9 @@ pub struct Table {
     pub experiment: String,
     /// Its title line.
     pub title: String,
-    /// What its rows are.
+    /// The kind of the table's rows.
     pub kind: Kind,
-    /// The unit that texts say of it; each row has its own.
+    /// The unit that texts print for the table; each row has its own unit too.
     pub unit: String,
     /// Which direction is better.
     pub better: Better,
@@ -60,19 +60,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// Whether values are compared: a direction is better, and some column has a baseline other than itself.
+    /// Are values compared? That is so if a direction is better and some column has a baseline other than itself.
     pub fn compares(&self) -> bool {
         let other = |(index, head): (usize, &ColumnHead)| head.baseline != index;
         self.better != Better::None && self.columns.iter().enumerate().any(other)
     }
 
-    /// Do the names of their kernels tell all columns apart?
+    /// Do the kernels' names alone tell the columns apart?
     pub(crate) fn is_of_kernels(&self) -> bool {
         let kernels: BTreeSet<&str> = self.columns.iter().map(|head| head.column.kernel.as_str()).collect();
         kernels.len() == self.columns.len()
     }
 
-    /// What a column is compared with.
+    /// The column that a column is compared with.
     pub fn against(&self, column: usize) -> Against {
         let head = &self.columns[column];
         match &self.columns[head.baseline] {
@@ -83,28 +83,28 @@ impl Table {
     }
 }
 
-/// The columns that the others of a table are compared with.
+/// How a table's columns find their baselines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Baseline {
-    /// The first of the same result, target and machine; of a simulated twin its real column.
+    /// The first column with the same result, target and machine; for a simulated twin the real column.
     #[default]
     OfTarget,
-    /// One column for all; in a table without it they are compared as by default.
+    /// One column for all tables; a table without it uses the default.
     Column(Column),
 }
 
-/// What the values of a column are compared with: the index of another.
+/// The comparison of a column, with the index of the column it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
-    /// It is the first of its target and machine.
+    /// The first column of its target and machine; it is compared with nothing.
     Nothing,
-    /// The first of its target and machine: values change by so many per cent.
+    /// Compared with the first column of its target and machine: values are changes in per cent.
     Baseline(usize),
-    /// The real kernel whose twin it is: a model's values are so many times the real ones.
+    /// Compared with the real kernel whose twin the simulated column is: values are multiples of the real ones.
     Kernel(usize),
 }
 
-/// What the rows of a table are.
+/// The kind of a table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -125,38 +125,38 @@ pub enum Kind {
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ColumnHead {
-    /// What was measured where.
+    /// The kernel, machine and target that was measured.
     pub column: Column,
-    /// How texts show it: target, kernel and, if the table has several, machine.
+    /// How texts show the column: target, kernel and, if the table has several machines, the machine.
     pub lines: Vec<String>,
-    /// Index of the column that this one is compared with: the first one of the same target and machine, which may be this
-    /// one, or the real one whose twin this is.
+    /// Index of the column that this one is compared with: the first column of the same target and machine (perhaps this one),
+    /// or the real column of a simulated twin.
     pub baseline: usize,
 }
 
 /// One row of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What the row shows, for programs: `fault_latency_ns.Amean`, or a counter's name.
+    /// The row's name for programs: `fault_latency_ns.Amean`, or a counter's name.
     pub metric: String,
-    /// The case that it shows it of, for programs.
+    /// The row's case, for programs.
     pub case: String,
     /// First word of the row: a statistic, or `Ops`.
     pub stat: String,
-    /// What follows it: the case, for a counter after its name.
+    /// The rest of the row's name: the case; for a counter, the case after the counter's name.
     pub operation: String,
-    /// Which direction of this row is better: that of the table, but always lower for spreads.
+    /// Which direction of the row is better: the table's, but always lower for spreads.
     pub better: Better,
     /// The unit of its values, from which [`Quantity`] follows.
     pub unit: String,
-    /// How texts show its values.
+    /// How texts show the row's values.
     pub form: Form,
     /// One value per column; none where there is nothing to show.
     pub cells: Vec<Option<Value>>,
 }
 
 impl Row {
-    /// The kind of number that its values are.
+    /// The kind of number that the row's values are.
     pub fn quantity(&self) -> Quantity {
         Quantity::of_unit(&self.unit)
     }
@@ -168,15 +168,15 @@ impl Row {
 pub enum Form {
     /// With two digits after the point.
     Hundredths,
-    /// With three.
+    /// With three digits after the point.
     Thousandths,
-    /// With none.
+    /// Without digits after the point.
     Whole,
-    /// With none, and a per cent sign.
+    /// Without digits after the point, and with a per cent sign.
     Percent,
 }
 
-/// From so many runs on the 2.5 and 97.5 % points leave out a run at each end, and 95 of 100 runs are between them.
+/// With at least 40 runs, the 2.5 and 97.5 % points leave out a run at each end, and 95 of 100 runs are between them.
 pub const MANY_RUNS: usize = 40;
 
 /// One value of a table.
@@ -184,16 +184,15 @@ pub const MANY_RUNS: usize = 40;
 pub struct Value {
     /// The value, in the table's unit.
     pub value: f64,
-    /// The same statistic of each seed's run; empty where it was not taken by seed, or no run had anything to take it of. Not
+    /// The same statistic in each seed's run; empty if it was not taken by seed, or no run had anything to measure. Not
     /// serialised: cells have the samples.
     #[serde(skip)]
     pub of_seeds: BTreeMap<u64, f64>,
-    /// 2.5 % point of the same statistic of single seeds; only for means over more than one seed.
+    /// 2.5 % point of the statistic over seeds; only for means over more than one seed.
     pub low: Option<f64>,
-    /// 97.5 % point of the same.
+    /// 97.5 % point of the statistic over seeds.
     pub high: Option<f64>,
-    /// The word on its change from its baseline, as of [`Comparison`](crate::compare::Comparison); none where runs are not
-    /// compared.
+    /// The verdict on the value's change, as in [`Comparison`](crate::compare::Comparison); none if the runs are not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// Its part of the column's total of the case, in per cent, where values are parts of one.

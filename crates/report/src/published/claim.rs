@@ -1,11 +1,11 @@
-//! Claims as data: what of a published table a model is held against.
+//! Claims as data: the statements about a published table that a model is tested against.
 
 use serde::{Deserialize, Serialize};
 
-/// Letters that say what a figure is of: a text of 80 columns has no room for more.
+/// Most characters of a figure's name; text of 80 columns has no room for more.
 pub(super) const WHAT_MAX: usize = 20;
 
-/// `claims.toml`.
+/// The file `claims.toml`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Claims {
@@ -13,7 +13,7 @@ pub(super) struct Claims {
     pub(super) claims: Vec<Claim>,
 }
 
-/// One claim. It holds if all of its parts do.
+/// One claim. It holds if all of its parts hold.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -21,95 +21,96 @@ pub struct Claim {
     pub id: String,
     /// The claim in a few words.
     pub claim: String,
-    /// Why it is a claim: what it says about a model.
+    /// What the claim says about a model.
     pub reason: String,
-    /// An identity holds for every model that runs the same work: it has to hold, whatever the others do.
+    /// An identity holds for every model that runs the same work, so it has to hold even where other claims may fail.
     #[serde(default)]
     pub identity: bool,
-    /// How often an exact truth passes, with the noise of one run in each published value; from 0 to 1.
+    /// The probability, 0 to 1, that a model that is exactly right passes although each published value has the noise
+    /// of one run.
     #[serde(default)]
     pub chance: Option<f64>,
-    /// Why the verdict is not to be relied on, where it is not the same for other seeds.
+    /// Why the verdict is not to be relied on, if it differs between seeds.
     #[serde(default)]
     pub unsettled: Option<String>,
-    /// The suspected cause, of a claim that fails.
+    /// The suspected cause, if the claim fails.
     #[serde(default)]
     pub suspected: Option<String>,
     #[serde(rename = "part")]
     pub(super) parts: Vec<Part>,
 }
 
-/// One thing that has to be so.
+/// A part of a claim: figures made of values, and the bounds they must lie in.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Part {
-    /// The figure in a few words.
+    /// Name of the figure, in a few words.
     pub(super) what: String,
     pub(super) kind: Kind,
-    /// The published figure in words, where the tables do not have it.
+    /// The published figure in words, if the published tables do not have it.
     #[serde(default)]
     pub(super) published: Option<String>,
     pub(super) of: Selection,
-    /// The divisor of `of`, or the values that are taken off or compared: one value, or as many as `of` has.
+    /// The values that `of` is divided by, reduced by or compared with: one value, or as many as `of` has.
     #[serde(default)]
     pub(super) by: Option<Selection>,
-    /// Each ratio is divided by the ratio of these.
+    /// Values whose ratio each ratio is divided by.
     #[serde(default)]
     pub(super) against: Option<Against>,
-    /// Whether all figures are made one.
+    /// How all figures are reduced to one figure, if they are.
     #[serde(default)]
     pub(super) fold: Option<Fold>,
-    /// How many of the figures have to be so, where it need not be all.
+    /// How many of the figures have to be within the bounds; without it, all of them do.
     #[serde(default)]
     pub(super) count: Option<usize>,
     pub(super) holds: Bounds,
-    /// How figures are shown, where it is not as their kind says.
+    /// How figures are printed; without it, the kind of figure decides.
     #[serde(default)]
     pub(super) unit: Option<Unit>,
 }
 
-/// How figures are made of values.
+/// How figures are computed from values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
-    /// Each value is one.
+    /// Each value is a figure.
     Value,
-    /// `of` by `by`, pair by pair.
+    /// Each value of `of` divided by the value of `by` beside it.
     Ratio,
-    /// `of` less `by`, pair by pair.
+    /// Each value of `of` less the value of `by` beside it.
     Difference,
-    /// The largest of the values by the smallest.
+    /// The largest value divided by the smallest value.
     Range,
-    /// Each value by the one after it.
+    /// Each value divided by the value after it.
     Order,
-    /// For each column the number in the name of the case that has the largest value.
+    /// For each column, the number in the name of the case with the largest value.
     Peak,
-    /// `of` less `by`, which are the same by what they are.
+    /// Each value of `of` less the value of `by` beside it, which by definition are equal.
     Identity,
 }
 
-/// One figure of several.
+/// Reduces several figures to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Fold {
     GeometricMean,
 }
 
-/// How figures are shown.
+/// How a figure is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// As they are.
+    /// The number itself.
     Plain,
-    /// As so many times: `x0.37`.
+    /// As a factor: `x0.37`.
     Factor,
-    /// In per cent, of figures that are parts of one.
+    /// In per cent; the figures are fractions of one.
     Percent,
-    /// How far from the published value, in per cent.
+    /// The deviation from the published value, in per cent.
     Deviation,
 }
 
-/// Ratios to compare with.
+/// The two selections whose ratio other ratios are compared with.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Against {
@@ -118,7 +119,8 @@ pub(super) struct Against {
     pub(super) by: Option<Selection>,
 }
 
-/// Values of a table: all combinations of these names, the case changing fastest, then the metric, then the column.
+/// Selected values of a table: all combinations of these names. The case changes fastest, then the metric, then the
+/// column.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selection {
@@ -127,18 +129,18 @@ pub(super) struct Selection {
     pub(super) case: OneOrMore,
     /// Labels of columns, as published.
     pub(super) kernel: OneOrMore,
-    /// Whether the values of all cases are made one.
+    /// How the values of all cases are reduced to one value, if they are.
     #[serde(default)]
     pub(super) cases: Cases,
-    /// The factor of each case, where cases are added up.
+    /// The weight of each case when cases are added up.
     #[serde(default)]
     pub(super) weights: Option<Vec<f64>>,
-    /// The values say how many per cent are added to one.
+    /// Are the values percentages of increase, so that 5 stands for 1.05?
     #[serde(default)]
     pub(super) percent_more: bool,
 }
 
-/// The way in which the values of several cases become one.
+/// How the values of several cases become one value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Cases {
@@ -156,7 +158,7 @@ pub(super) enum OneOrMore {
     More(Vec<String>),
 }
 
-/// Where a figure has to be.
+/// The range that a figure has to lie in.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bounds {
@@ -168,7 +170,8 @@ pub(super) struct Bounds {
     pub(super) above: Option<f64>,
     #[serde(default)]
     pub(super) below: Option<f64>,
-    /// How far from the published figure, as a part of it; the figure is then how far it is.
+    /// Largest deviation from the published figure, as a fraction of it; the figure that is tested is then the
+    /// deviation.
     #[serde(default)]
     pub(super) within: Option<f64>,
 }
@@ -183,7 +186,7 @@ impl OneOrMore {
 }
 
 impl Selection {
-    /// How many values it is.
+    /// Number of names.
     fn len(&self) -> usize {
         let cases = if self.cases == Cases::Each { self.case.names().len() } else { 1 };
         self.experiment.names().len() * self.metric.names().len() * self.kernel.names().len() * cases
@@ -191,7 +194,7 @@ impl Selection {
 }
 
 impl Bounds {
-    /// Whether a figure is where it has to be.
+    /// Is the figure within the bounds?
     pub(super) fn hold(&self, figure: f64) -> bool {
         let is = |bound: Option<f64>, so: fn(f64, f64) -> bool| bound.is_none_or(|bound| so(figure, bound));
         is(self.at_least, |figure, bound| figure >= bound)
@@ -207,13 +210,13 @@ impl Bounds {
 }
 
 impl Part {
-    /// All that it selects.
+    /// Every selection of values in the part.
     pub(super) fn selections(&self) -> impl Iterator<Item = &Selection> {
         let against = self.against.iter().flat_map(|against| [Some(&against.of), against.by.as_ref()]);
         [Some(&self.of), self.by.as_ref()].into_iter().chain(against).flatten()
     }
 
-    /// How its figures are shown.
+    /// The unit in which the part's figures are printed.
     pub(super) fn unit(&self) -> Unit {
         let of_kind = match self.kind {
             Kind::Ratio | Kind::Range | Kind::Order => Unit::Factor,
@@ -222,7 +225,7 @@ impl Part {
         if self.holds.within.is_some() { Unit::Deviation } else { self.unit.unwrap_or(of_kind) }
     }
 
-    /// The mistake in the claim, if there is one.
+    /// Text of the mistake in the claim, if there is one.
     fn problem(&self) -> Option<String> {
         let needs_by = matches!(self.kind, Kind::Ratio | Kind::Difference | Kind::Identity);
         if needs_by != self.by.is_some() {
@@ -253,7 +256,7 @@ impl Part {
 }
 
 impl Claims {
-    /// The mistake in the claims, if there is one, and in which.
+    /// Text of the mistake in the claims, and the claim that has it.
     pub(super) fn problem(&self) -> Option<String> {
         let mut ids = Vec::new();
         for claim in &self.claims {

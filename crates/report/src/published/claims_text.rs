@@ -1,4 +1,4 @@
-//! Judged claims as text of 80 columns, and as lines for programs.
+//! Judged claims as text of 80 columns, and as CSV lines for programs.
 
 use csv::Writer;
 
@@ -11,11 +11,11 @@ use crate::{
     table::MANY_RUNS,
 };
 
-/// Where the lines of a claim's parts begin, below the claim's words.
+/// Column at which the lines of a claim's parts begin, below the claim's text.
 const INDENT: usize = 6;
-/// Where the mark of a part that fails is.
+/// Column of the mark at a part that fails.
 const MARK: usize = INDENT - 1;
-/// Columns of text: what a part is of, what was published, ours, and what single runs show.
+/// Widths of the columns of text: the figure's name, the published value, our value, and the range of single runs.
 const COLUMNS: [usize; 4] = [WHAT_MAX, 14, 13, 14];
 
 /// The columns of [`claims_csv`].
@@ -37,7 +37,7 @@ const HEADER: [&str; 15] = [
     "note",
 ];
 
-/// A table of claims: each with its parts, and below how many hold.
+/// A table of claims, each with its parts, and below the number of claims that hold.
 pub fn claims_text(published: &Published, judgement: &Judgement) -> String {
     let source = &published.source;
     let mut text = wrapped(&format!("{}: {}", published.name, source.about), 0);
@@ -54,7 +54,7 @@ pub fn claims_text(published: &Published, judgement: &Judgement) -> String {
     text + "\n" + &tally(judgement)
 }
 
-/// The runs behind the judgement.
+/// A line about the runs that the judgement is made from.
 fn ran(published: &Published, judgement: &Judgement) -> String {
     let also = || published.source.also.first();
     let Some(experiment) = published.source.experiment.as_ref().or_else(also) else {
@@ -72,7 +72,7 @@ fn ran(published: &Published, judgement: &Judgement) -> String {
 
 fn claim_text(claim: &JudgedClaim, runs: usize) -> String {
     let head = format!("{:<5} {:<9} ", claim.id, verdict_word(claim));
-    // The first line begins with the head where others begin with spaces.
+    // The first line begins with the claim's id, where later lines begin with spaces.
     let words = wrapped(&claim.claim, head.len());
     let mut text = head.clone() + &words[head.len()..];
     for part in &claim.parts {
@@ -84,7 +84,7 @@ fn claim_text(claim: &JudgedClaim, runs: usize) -> String {
             let suspected = claim.suspected.as_deref().unwrap_or("nothing");
             text += &wrapped(&format!("suspected: {suspected}"), INDENT);
         }
-        // Where nothing was run, the head says so once.
+        // If no simulation was run, the head of the table says so once.
         Verdict::NotYet(why) if runs > 0 => text += &wrapped(why, INDENT),
         Verdict::NotYet(_) | Verdict::Holds => {}
     }
@@ -104,7 +104,7 @@ fn part_text(part: &JudgedPart, runs: usize) -> String {
     let mark = if part.verdict == Verdict::Fails { "!" } else { " " };
     let counted = |ends| match part.count_of {
         None => span(ends, part.unit),
-        // Of single runs there are parts of a count, which say nothing.
+        // The range of a count over single runs is not whole, and says nothing.
         Some(_) => span((f64::round(ends.0), f64::round(ends.1)), part.unit),
     };
     let published = match (&part.published_words, part.published) {
@@ -116,7 +116,7 @@ fn part_text(part: &JudgedPart, runs: usize) -> String {
     line([mark.to_owned(), part.what.clone(), published, ours, runs, part.wanted.clone()])
 }
 
-/// A line of a table: a mark, and columns.
+/// A line of the table: the mark, then the columns.
 fn line([mark, what, published, ours, runs, wanted]: [String; 6]) -> String {
     let [w, p, o, r] = COLUMNS;
     let before = format!("{mark:>MARK$} {what:w$} {published:>p$} {ours:>o$} {runs:>r$}");
@@ -126,7 +126,7 @@ fn line([mark, what, published, ours, runs, wanted]: [String; 6]) -> String {
     if length(line) <= WIDTH {
         return format!("{line}\n");
     }
-    // Figures may take the room of what stands before them, and what is wanted may begin earlier where nothing stands there.
+    // A figure may take unused room of the columns before it. The bounds begin earlier where nothing stands before them.
     let before = before.trim_end();
     let narrow = format!("{mark:>MARK$} {what} {published} {ours} {runs}");
     let before = if length(before) <= WIDTH { before } else { narrow.trim_end() };
@@ -136,12 +136,12 @@ fn line([mark, what, published, ours, runs, wanted]: [String; 6]) -> String {
     }
 }
 
-/// The figures that deviations are of are values.
+/// The unit of a part's published figures: a deviation is from a value, so the published figure is a plain value.
 fn published_unit(part: &JudgedPart) -> Unit {
     if part.unit == Unit::Deviation { Unit::Plain } else { part.unit }
 }
 
-/// One number, or the first and the last.
+/// A number, or a range of two numbers.
 fn span((low, high): (f64, f64), unit: Unit) -> String {
     let [first, last] = [low, high].map(|figure| number(figure, unit, low.min(high)));
     let (before, after) = match unit {
@@ -152,7 +152,7 @@ fn span((low, high): (f64, f64), unit: Unit) -> String {
     if first == last { format!("{before}{first}{after}") } else { format!("{before}{first}..{last}{after}") }
 }
 
-/// A figure, as exactly as the smallest beside it needs.
+/// A figure, with the digits that the smallest number beside it needs.
 fn number(figure: f64, unit: Unit, smallest: f64) -> String {
     match unit {
         Unit::Plain => plain(figure),
@@ -163,7 +163,8 @@ fn number(figure: f64, unit: Unit, smallest: f64) -> String {
     }
 }
 
-/// Whole from a hundred on, with a comma for thousands; in millions from one on; below with as many digits as it takes.
+/// A number without fraction from 100 on, with a comma for thousands; in millions from one million on; smaller numbers with
+/// the digits they need.
 fn plain(figure: f64) -> String {
     let size = figure.abs();
     if size >= 1e6 {
@@ -179,7 +180,7 @@ fn plain(figure: f64) -> String {
     }
 }
 
-/// How many hold.
+/// A line on how many claims hold.
 fn tally(judgement: &Judgement) -> String {
     let ((hold, judged), identities) = (judgement.tally(false), judgement.tally(true));
     let later = judgement.claims.len() - judged - identities.1;
@@ -201,7 +202,7 @@ fn tally(judgement: &Judgement) -> String {
     wrapped(&format!("{}: {}{word}", judgement.series, parts.join(", ")), 4).trim_start().to_owned()
 }
 
-/// Lines of at most [`WIDTH`] columns, broken between words; each begins with so many spaces.
+/// Lines of at most [`WIDTH`] columns, broken between words; each line begins with `indent` spaces.
 pub(super) fn wrapped(text: &str, indent: usize) -> String {
     fold(text, WIDTH - indent).iter().map(|line| format!("{:indent$}{line}\n", "")).collect()
 }

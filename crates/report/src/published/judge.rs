@@ -1,4 +1,4 @@
-//! Which claims of a published series hold in a result.
+//! Judges which claims of a published series hold in a result.
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub struct Judgement {
     pub claims: Vec<JudgedClaim>,
 }
 
-/// A claim and what became of it.
+/// A claim with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JudgedClaim {
     /// The claim's name: `s0-3`.
@@ -30,17 +30,17 @@ pub struct JudgedClaim {
     pub claim: String,
     /// Why it is a claim.
     pub reason: String,
-    /// Whether it has to hold, whatever the others do.
+    /// Is the claim an identity, which has to hold for every model?
     pub identity: bool,
     /// Whether it holds.
     pub verdict: Verdict,
-    /// Why the verdict is not to be relied on, where it is not.
+    /// Why the verdict is not to be relied on, if it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<String>,
-    /// The suspected cause, of a claim that fails.
+    /// The suspected cause, if the claim fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspected: Option<String>,
-    /// The parts that have to hold.
+    /// The parts, all of which must hold for the claim to hold.
     pub parts: Vec<JudgedPart>,
 }
 
@@ -49,29 +49,31 @@ pub struct JudgedClaim {
 pub struct JudgedPart {
     /// The figures in a few words.
     pub what: String,
-    /// How they are shown.
+    /// How the figures are printed.
     pub unit: Unit,
-    /// The published figures, the least and the largest; with a count, the count twice. Of [`Unit::Deviation`] they are values.
+    /// The smallest and the largest published figure; with a count, the count twice. For [`Unit::Deviation`] they are the
+    /// published values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published: Option<(f64, f64)>,
-    /// The published figure in words, where no table has it.
+    /// The published figure in words, if no table has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub published_words: Option<String>,
-    /// The smallest and largest figure of our means over seeds.
+    /// The smallest and largest figure of the simulation's means over seeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<(f64, f64)>,
-    /// 2.5 % point of single runs, of the least figure, and 97.5 % point, of the largest.
+    /// Range of the figure over single simulated runs: the 2.5 % point where the figure is least, and the 97.5 % point where it
+    /// is largest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
-    /// The smallest and the largest figure of single runs. Not serialised: `range` is what programs know.
+    /// The smallest and the largest figure of single runs. Not serialised; programs have `range`.
     #[serde(skip)]
     pub extremes: Option<(f64, f64)>,
-    /// Where figures have to be: `<= 0.5`.
+    /// The bounds in words, such as `<= 0.5`.
     pub wanted: String,
-    /// How many figures there are, where some of them are enough.
+    /// Number of figures, if only some of them have to be within the bounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count_of: Option<usize>,
-    /// Whether they are there.
+    /// The verdict on the part.
     pub verdict: Verdict,
 }
 
@@ -83,20 +85,20 @@ pub enum Verdict {
     Holds,
     /// The claim does not hold.
     Fails,
-    /// The claim cannot be judged yet, and why.
+    /// The claim cannot be judged yet, for this reason.
     NotYet(String),
 }
 
 impl Judgement {
-    /// How many claims hold that are no identities, or that are, and how many of these could be judged. One whose verdict is
-    /// unsettled does not hold.
+    /// The number of claims that hold and the number that could be judged, either of identities or of all other claims. A claim
+    /// with an unsettled verdict does not hold.
     pub fn tally(&self, identities: bool) -> (usize, usize) {
         let mine = self.claims.iter().filter(|claim| claim.identity == identities);
         let judged = mine.filter(|claim| !matches!(claim.verdict, Verdict::NotYet(_)));
         (judged.clone().filter(|claim| claim.holds()).count(), judged.count())
     }
 
-    /// Whether nine of ten claims hold and all identities, of those that could be judged; none where none could be.
+    /// Do all identities and nine tenths of the other claims hold, of those that could be judged? None if none could be judged.
     pub fn is_reached(&self) -> Option<bool> {
         let ((hold, judged), identities) = (self.tally(false), self.tally(true));
         (judged + identities.1 > 0).then(|| 10 * hold >= 9 * judged && identities.0 == identities.1)
@@ -104,20 +106,20 @@ impl Judgement {
 }
 
 impl JudgedClaim {
-    /// Whether it holds, and would with other seeds.
+    /// Does the claim hold, also with other seeds?
     pub fn holds(&self) -> bool {
         self.verdict == Verdict::Holds && self.unsettled.is_none()
     }
 }
 
-/// Judges all claims of a series. Without a result all are judged as not yet to be said, for that reason.
+/// Judges all claims of a series. Without a result each claim's verdict is `NotYet` with the reason in `ours`.
 pub fn judge(published: &Published, ours: Result<&Ours, &str>) -> Judgement {
     let seeds = ours.map(|ours| ours.seeds().to_vec()).unwrap_or_default();
     let claims = published.claims().iter().map(|claim| judged(claim, published, ours)).collect();
     Judgement { series: published.name.clone(), seeds, claims }
 }
 
-/// Judges the published tables themselves: each claim has to hold there, or its figures were not published.
+/// Judges the published tables by their own claims: each claim has to hold there, unless its figures were not published.
 pub fn judge_published(published: &Published) -> Judgement {
     judge(published, Ok(&Ours::of_table(published)))
 }
@@ -144,7 +146,7 @@ fn judged_part(part: &Part, published: &Published, ours: Result<&Ours, &str>) ->
         published.printed(experiment, metric, case, kernel).map(|printed| printed.number).ok_or_else(String::new)
     };
     let printed = figures(part, &printed).ok();
-    // A count says how many figures are where they have to be.
+    // With a count, the figure is the number of figures that are within the bounds.
     let counted = |figures: Vec<f64>| match part.count {
         None => figures,
         Some(_) => vec![figures.iter().filter(|figure| part.holds.hold(**figure)).count() as f64],
@@ -185,7 +187,8 @@ fn judged_part(part: &Part, published: &Published, ours: Result<&Ours, &str>) ->
     judged
 }
 
-/// The figures, or where those have to be near the published ones how far they are, as a part of these.
+/// The figures of a part. If the bounds are around the published figures, each figure becomes its deviation from the published
+/// one, as a fraction.
 fn from_published(part: &Part, figures: Vec<f64>, printed: Option<&[f64]>) -> Result<Vec<f64>, Missing> {
     if part.holds.within.is_none() {
         return Ok(figures);
@@ -198,7 +201,7 @@ fn ends(figures: &[f64]) -> Option<(f64, f64)> {
     stats::min(figures).zip(stats::max(figures))
 }
 
-/// From the 2.5 % point of the figure where it is least to the 97.5 % point of that where it is largest.
+/// The range over runs: from the 2.5 % point of the least figure to the 97.5 % point of the largest one.
 fn range(runs: &[Vec<f64>]) -> Option<(f64, f64)> {
     let figures = runs.first().filter(|_| runs.len() > 1)?.len();
     let points = (0..figures).filter_map(|figure| {
@@ -209,7 +212,7 @@ fn range(runs: &[Vec<f64>]) -> Option<(f64, f64)> {
     stats::min(&lows).zip(stats::max(&highs))
 }
 
-/// `<= 0.5`.
+/// The bounds of a part in words, such as `<= 0.5`.
 fn wanted(part: &Part) -> String {
     let holds = &part.holds;
     let (factor, after) = if part.unit() == Unit::Percent { (100.0, " %") } else { (1.0, "") };
@@ -229,7 +232,7 @@ fn wanted(part: &Part) -> String {
     bounds.chain(within).collect::<Vec<_>>().join(", ")
 }
 
-/// A bound, with at most three digits after the point and none that is not needed.
+/// A bound with at most three digits after the point and no trailing zeroes.
 fn short(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! Our values for a published table: one number for each of its values and each seed.
+//! The simulated values for a published table: for each published value, one number per seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,32 +11,32 @@ use crate::{
     table::{Kind, Layout, Report},
 };
 
-/// Experiment, metric, case and the column's label as published.
+/// The place of a value: experiment, metric, case and the column's published label.
 pub(super) type Place = [String; 4];
 
-/// The values of a result that a published table has columns for.
+/// Values of a result, for the columns of a published table.
 #[derive(Clone, Debug, Default)]
 pub struct Ours {
     seeds: Vec<u64>,
-    /// By seed, in the order of `seeds`; none where that run had nothing of the kind.
+    /// Values by seed, in the order of `seeds`; none where the seed's run had nothing to measure.
     values: BTreeMap<Place, Vec<Option<f64>>>,
-    /// Metric and case of each row of a set of tables, whether or not a published column has a value there.
+    /// Metric and case of each row in a set of tables, also of rows without a published value.
     pub(super) rows: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// Set of tables and published label of each column.
+    /// Each column of the published tables: set of tables, and label.
     columns: BTreeSet<(String, String)>,
-    /// Words in the names of what its cells measured, also of metrics for which there was nothing to measure.
+    /// Words in the names of what the cells measured, also of metrics without samples.
     pub(super) words: BTreeSet<String>,
 }
 
 impl Ours {
-    /// The tables of each single seed. Columns that were not published are left out.
+    /// Reads the tables of each seed. Columns that were not published are left out.
     pub fn new(cells: &[Cell], layout: Layout, published: &Published) -> Self {
         let mut ours = Self::of_tables(cells, layout, published);
         ours.add_steps(cells, published);
         ours
     }
 
-    /// Adds the values of another experiment of the same seeds.
+    /// Adds the values of another experiment with the same seeds.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         self.values.extend(other.values);
@@ -46,7 +46,8 @@ impl Ours {
         self
     }
 
-    /// The steps in which a guest's memory on its host fell: `step_mb`, and `step_s` since the one before.
+    /// Adds the steps in which a guest's memory on its host fell: the size `step_mb`, and the time `step_s` since the
+    /// step before.
     fn add_steps(&mut self, cells: &[Cell], published: &Published) {
         for cell in cells {
             let (Some(footprint), Some(column)) = (&cell.footprint, published.column(&cell.key.kernel)) else {
@@ -98,7 +99,7 @@ impl Ours {
                     rows.insert((row.metric.clone(), case.clone()));
                     self.columns.insert((table.experiment.clone(), column.kernel.clone()));
                     let Some(value) = value else { continue };
-                    // A table shows a latency of zero where a run had no operation of that kind.
+                    // A latency of zero in a table means that the run had no such operation.
                     if value.value == 0.0 && table.kind == Kind::Metric && row.better == Better::Lower {
                         continue;
                     }
@@ -110,7 +111,7 @@ impl Ours {
         values
     }
 
-    /// Why a value is not there, where that can be said: behind a colon.
+    /// Why a value is missing, behind a colon; empty if that cannot be said.
     pub(super) fn why_not(&self, [set, metric, case, label]: &Place) -> String {
         let Some(rows) = self.rows.get(set) else {
             let why = format!(": {set} was not run");
@@ -135,18 +136,18 @@ impl Ours {
         stats::amean(&self.of_seeds(place))
     }
 
-    /// The 2.5 and 97.5 % points of single runs.
+    /// The 2.5 % and 97.5 % points of the value over single runs.
     pub(super) fn range(&self, place: &Place) -> Option<(f64, f64)> {
         let (low, high) = stats::middle_95(&self.of_seeds(place));
         low.zip(high)
     }
 
-    /// The value of the run at this place among [`seeds`](Self::seeds).
+    /// The value in the run at index `run` of [`seeds`](Self::seeds).
     pub(super) fn of_run(&self, run: usize, place: &Place) -> Option<f64> {
         self.values.get(place)?[run]
     }
 
-    /// The mean over all runs but this one.
+    /// The mean over all runs except the run at index `run`.
     pub(super) fn mean_without(&self, run: usize, place: &Place) -> Option<f64> {
         let others = self.values.get(place)?.iter().enumerate().filter(|(other, _)| *other != run);
         stats::amean(&others.filter_map(|(_, value)| *value).collect::<Vec<f64>>())
@@ -156,13 +157,13 @@ impl Ours {
         self.values.get(place).map(|values| values.iter().flatten().copied().collect()).unwrap_or_default()
     }
 
-    /// The published table in the place of a run.
+    /// The published table as if it were the result of one run.
     pub(super) fn of_table(published: &Published) -> Self {
         let value = |printed: &super::Printed| (printed.place().map(str::to_owned), vec![Some(printed.number)]);
         Self { seeds: vec![0], values: published.all().iter().map(value).collect(), ..Self::default() }
     }
 
-    /// Made by hand, for tests: for each place its values by seed.
+    /// Values made by hand, for tests: the values by seed of each place.
     #[cfg(test)]
     pub(super) fn of_values(seeds: &[u64], values: &[(Place, Vec<f64>)]) -> Self {
         let some = |(place, values): &(Place, Vec<f64>)| (place.clone(), values.iter().copied().map(Some).collect());
@@ -170,7 +171,8 @@ impl Ours {
     }
 }
 
-/// Words of a name, in small letters: runs of at least two of them. Numbers say how much of it, not what it is.
+/// The words of a name in lower case: runs of at least two letters. Numbers in a name are parameters and say nothing of
+/// its kind.
 pub fn words(name: &str) -> impl Iterator<Item = String> {
     let words = name.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
     words.map(str::to_ascii_lowercase)
@@ -182,7 +184,8 @@ fn words_of(cells: &[Cell]) -> BTreeSet<String> {
     names.flatten().flat_map(|name| words(name)).collect()
 }
 
-/// Values that were published as changes from one column to another, by our values of both.
+/// The values that were published as changes from one column to another, computed from the simulated values of both
+/// columns.
 fn changes(values: &[(Place, f64)], published: &Published) -> Vec<(Place, f64)> {
     let of = |change: &PublishedChange| {
         let at = |place: &Place, column: &str| {

@@ -1,4 +1,4 @@
-//! Names of claims that no result can have: one that is misspelt is told from one that was not measured.
+//! Checks that claims name things that a result can have, so that a misspelt name is told from one that was not measured.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,27 @@ use super::{
 };
 use crate::classic;
 
-/// Names that results of some experiments can have, whichever of them were run.
+/// Names that the results of some experiments can have, whether or not the experiments were run.
 #[derive(Clone, Debug, Default)]
 pub struct Possible {
     /// Sets of tables.
     pub sets: BTreeSet<String>,
-    /// Metric and case of rows that are known to be made: those of built-in series.
+    /// Metric and case of rows that are known to be made: the rows of the built-in series.
     pub rows: BTreeSet<(String, String)>,
-    /// Metrics that a result has rows of only where they moved.
+    /// Metrics that a result only has rows of if they moved.
     pub metrics: BTreeSet<String>,
-    /// Words that the names of cases are made of: parameters and their words.
+    /// Words that case names are made of: parameter names and their values.
     pub words: BTreeSet<String>,
 }
 
-/// A name that is none, among those that it could have been.
+/// An unknown name, with the names it could have been.
 struct Unknown<'a> {
     noun: &'static str,
     name: &'a str,
     known: BTreeSet<&'a str>,
 }
 
-/// Words of a statistic, behind the point of a metric.
+/// Words of a statistic, after the point in a metric's name.
 const STATISTICS: [&str; 12] = [
     "Min",
     "Amean",
@@ -44,22 +44,22 @@ const STATISTICS: [&str; 12] = [
     "Percentage",
     "Ops",
 ];
-/// The metric of the rows of mmtests in 2015 that are always the same.
+/// The metric of the fixed rows of mmtests in 2015.
 const COUNTER: &str = "counter";
 /// Words in the names of rows of external fragmentation events.
 const EXTFRAG: &str =
     "extfrag_events extfrag_events_in_window order movable unmovable reclaimable highatomic of fragmenting";
 /// Metrics of the steps in which a guest's memory fell.
 const STEPS: [&str; 2] = ["step_mb", "step_s"];
-/// Bytes of a list of names in a message.
+/// Most bytes of a list of names in a message.
 const LIST_MAX: usize = 400;
 
 impl Published {
-    /// Refuses claims with a name that no result of the series' experiments can have. What could be there and is not is none of
-    /// them.
+    /// Rejects claims with a name that no result of the series' experiments can have. A name is accepted if a result could have
+    /// it but this result has not.
     ///
     /// # Errors
-    /// The first such name, with its claim and the nearest name that there is.
+    /// The first such name, with its claim and the nearest known name.
     pub fn check_claims(&self, ours: &Ours, possible: &Possible) -> Result<(), PublishedError> {
         let names = Names { published: self, ours, possible };
         for (claim, part, selection) in self.selections() {
@@ -70,7 +70,7 @@ impl Published {
         Ok(())
     }
 
-    /// Refuses claims about a column that the series does not have.
+    /// Rejects claims about a column that the series does not have.
     pub(super) fn check_columns(&self) -> Result<(), PublishedError> {
         let labels = || {
             let changes = self.source.changes.iter().map(|change| change.kernel.as_str());
@@ -97,7 +97,7 @@ impl Published {
     }
 }
 
-/// Every place of a selection, by reference.
+/// Every place that a selection names.
 fn places(selection: &Selection) -> Vec<[&str; 4]> {
     let mut all = Vec::new();
     for set in selection.experiment.names() {
@@ -135,7 +135,7 @@ impl Unknown<'_> {
     }
 }
 
-/// The names that a claim's are held against.
+/// The known names that a claim's names are compared with.
 struct Names<'a> {
     published: &'a Published,
     ours: &'a Ours,
@@ -154,13 +154,14 @@ impl<'a> Names<'a> {
             let known: BTreeSet<&str> = self.ours.rows.keys().chain(&self.possible.sets).map(String::as_str).collect();
             return (!known.contains(set)).then_some(Unknown { noun: "set of tables", name: set, known });
         };
-        // A change is of the rows of another metric.
+        // A published change has the rows of the metric that it is a change of.
         let metric = change.map_or(metric, |change| change.of.as_str());
         let rows: BTreeSet<(&str, &str)> = rows.iter().chain(&self.possible.rows).map(borrowed).collect();
         self.unknown_metric(&rows, metric).or_else(|| self.unknown_case(&rows, metric, case))
     }
 
-    /// A metric is possible if each of its parts between points is: another statistic, or another test of the same quantity.
+    /// A metric is possible if each of its parts between points is known, such as another statistic or another test of the same
+    /// quantity.
     fn unknown_metric(&self, rows: &BTreeSet<(&'a str, &'a str)>, metric: &'a str) -> Option<Unknown<'a>> {
         let known: BTreeSet<&str> = rows.iter().map(|(metric, _)| *metric).chain(self.metrics()).collect();
         let pieces: BTreeSet<&str> = known.iter().flat_map(|known| known.split('.')).chain(STATISTICS).collect();
@@ -170,8 +171,8 @@ impl<'a> Names<'a> {
         (!is_possible).then_some(Unknown { noun: "metric", name: metric, known })
     }
 
-    /// A case is possible if it is a number, if it differs by numbers alone from one that there is, or if all of its words are in
-    /// others.
+    /// A case is possible if it is a number, if it differs from a known case only by numbers, or if all its words are in known
+    /// cases.
     fn unknown_case(&self, rows: &BTreeSet<(&'a str, &'a str)>, metric: &'a str, case: &'a str) -> Option<Unknown<'a>> {
         let stem = |metric: &'a str| metric.split('.').next().unwrap_or(metric);
         let of_metric: BTreeSet<&str> =
@@ -203,12 +204,12 @@ fn borrowed((metric, case): &(String, String)) -> (&str, &str) {
     (metric, case)
 }
 
-/// Whether it is made of words, and of these alone.
+/// Does the name have words, and only known words?
 fn has_words(known: &BTreeSet<String>, name: &str) -> bool {
     words(name).next().is_some() && words(name).all(|word| known.contains(&word))
 }
 
-/// A name with its numbers left out: `fault-huge-#`.
+/// The name with its numbers left out, such as `fault-huge-#`.
 fn shape(name: &str) -> String {
     let mut shape = String::new();
     for c in name.chars() {

@@ -1,4 +1,4 @@
-//! A series from its files. Every mistake is one message with the file and the line.
+//! Reads a published series from its files. Every mistake is one message with the file and the line.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::{better::Better, names::brief};
 
-/// The columns of a table, in this order.
+/// The columns of a table of published values, in this order.
 const COLUMNS: [&str; 6] = ["experiment", "metric", "case", "kernel", "value", "better"];
 
 impl Published {
-    /// Reads a series from its files, each the path that messages call it by and its text: `source.toml`, `rows.toml`,
-    /// `claims.toml`, and tables as CSV, whose order is that of their values. Other files are passed over.
+    /// Reads a series from its files (each a path for messages, and the text): `source.toml`, `rows.toml`,
+    /// `claims.toml`, and tables as CSV, in the order of their values. Other files are ignored.
     pub fn parse(name: &str, files: &[(String, String)]) -> Result<Self, PublishedError> {
         let mut printed = Vec::new();
         let is_table = |file: &str| Path::new(file).extension().is_some_and(|extension| extension == "csv");
@@ -45,7 +45,7 @@ impl Published {
     }
 }
 
-/// Refuses rows that are picked out and do not exist: a name that is misspelt would pick nothing, unseen.
+/// Rejects entries of `rows.toml` that match no row: a misspelt name would otherwise go unseen.
 fn pick_something(file: &str, rows: &Rows, printed: &[Printed]) -> Result<(), PublishedError> {
     let kinds = [
         ("unscored", &rows.unscored),
@@ -63,7 +63,7 @@ fn pick_something(file: &str, rows: &Rows, printed: &[Printed]) -> Result<(), Pu
     Ok(())
 }
 
-/// The file of this name and what it is read into.
+/// Parses the file of this name; its content, if the file exists.
 fn toml_file<'a, T: DeserializeOwned>(
     name: &str,
     files: &'a [(String, String)],
@@ -83,7 +83,7 @@ fn toml_file<'a, T: DeserializeOwned>(
     Ok((file, read))
 }
 
-/// The values of one table.
+/// The values of one table of the series.
 fn table(file: &str, text: &str) -> Result<Vec<Printed>, PublishedError> {
     let error = |line: Option<u64>, message: String| PublishedError {
         file: file.to_owned(),

@@ -1,29 +1,29 @@
-//! Rows of a published table that are picked out, each for a reason.
+//! Rows of a published table that `rows.toml` picks out, each for a reason.
 
 use serde::Deserialize;
 
 use super::claim::OneOrMore;
 
-/// `rows.toml`.
+/// The file `rows.toml`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rows {
-    /// No evidence: derived from others, repeated, or called unstable by their author.
+    /// Rows that are no evidence: derived from others, repeated, or called unstable by their author.
     #[serde(default)]
     pub(super) unscored: Vec<Picked>,
-    /// No prediction: something was chosen so that they come out.
+    /// Rows that are no prediction of the model: something was chosen so that they come out.
     #[serde(default)]
     pub(super) fitted: Vec<Picked>,
-    /// Zeros among these are no numbers: nothing was there to be measured.
+    /// Rows whose zeros are no numbers: there was nothing to measure.
     #[serde(default)]
     pub(super) no_sample: Vec<Picked>,
-    /// Known not to come out.
+    /// Rows that are known not to come out.
     #[serde(default)]
     pub(super) wrong: Vec<Picked>,
 }
 
-/// Some rows, and why: those of these names, each of which may have one `*` in it, which stands for any text; of all where none
-/// is given.
+/// A pattern for some rows, and the reason they are picked. Each name may have one `*`, which stands for any text; a field
+/// without a name matches every row.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Picked {
@@ -39,7 +39,7 @@ pub(super) struct Picked {
 }
 
 impl Picked {
-    /// Whether it picks the value of this experiment, metric, case and kernel.
+    /// Does the pattern match a value of this experiment, metric, case and kernel?
     pub(super) fn has(&self, value: [&str; 4]) -> bool {
         let names = [&self.experiment, &self.metric, &self.case, &self.kernel];
         let has = |names: &Option<OneOrMore>, name| {
@@ -49,7 +49,7 @@ impl Picked {
     }
 }
 
-/// The reason of the first that picks this value.
+/// The reason of the first pattern that matches the value.
 pub(super) fn reason<'a>(picked: &'a [Picked], value: [&str; 4]) -> Option<&'a str> {
     picked.iter().find(|picked| picked.has(value)).map(|picked| picked.why.as_str())
 }

@@ -1,8 +1,9 @@
-//! How near the changes of a published table are in a result, in a few numbers. For information: claims judge, a score does not.
+//! Scores that say how near a result's changes are to a published table. They are for information: claims judge a model, scores
+//! do not.
 //!
-//! A table is taken row by row: the first column that has a value is the row's baseline, and each later column is a change of
-//! it. Left out are rows that the series itself calls no evidence (`unscored`), and counts below [`SMALL_COUNT`] on both sides.
-//! A change is *material* if it is [`MATERIAL`] or more either way, or begins or ends at zero.
+//! A table is scored row by row. The row's baseline is its first column with a value, and each later column is a change from it.
+//! Rows that the series calls no evidence (`unscored`), and counts below [`SMALL_COUNT`] in both the table and the result, are
+//! left out. A change is *material* if it is a factor of [`MATERIAL`] or more in either direction, or begins or ends at zero.
 //!
 //! - *direction*: which part of the material changes goes the same way in ours by [`SAME_WAY`] or more, what rises and what
 //!   falls weighed alike. What ours lacks goes the wrong way.
@@ -24,13 +25,13 @@ use super::{
 };
 use crate::{group::distinct, stats};
 
-/// A change by this factor is material.
+/// A change by at least this factor is material.
 const MATERIAL: f64 = 1.10;
-/// A value that goes the same way changes by this factor at least.
+/// A simulated value goes the same way if it changes by at least this factor.
 const SAME_WAY: f64 = 1.03;
-/// Counts below this on both sides are luck.
+/// Counts below this in the table and the result are luck.
 const SMALL_COUNT: f64 = 30.0;
-/// The answer of a model that knows nothing: everything falls to this part.
+/// The factor that the model "everything falls" predicts for every change.
 const ALL_DOWN: f64 = 0.85;
 
 /// The scores of a result.
@@ -40,56 +41,57 @@ pub struct Scores {
     pub series: String,
     /// The seeds of the result.
     pub seeds: Vec<u64>,
-    /// One for each set of tables; of several then all together; and all as one table, if no two have a column of one name.
+    /// One score for each set of tables. With several sets follow all sets together, and, if no two sets have a column of the
+    /// same name, all sets as one table.
     pub sets: Vec<ScoredSet>,
 }
 
 /// The score of one set of tables.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScoredSet {
-    /// Which it is.
+    /// The name of the set.
     pub name: String,
-    /// The result by the published table.
+    /// The score of the result against the published table.
     pub score: Score,
-    /// A model that says that everything falls by 15 %.
+    /// The score of a model that says that everything falls by 15 %.
     pub all_down: Score,
-    /// Single runs of ours, each by the mean of the others; none where there are fewer than two seeds.
+    /// The scores of single simulated runs, each against the mean of the other runs; none with fewer than two seeds.
     pub ceiling: Option<Ceiling>,
 }
 
-/// How near a table is.
+/// How near a result is to a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Score {
-    /// Changes that are scored.
+    /// Number of changes that are scored.
     pub rows: usize,
-    /// How many of them ours has.
+    /// Number of these changes that the result has.
     pub covered: usize,
-    /// How many are material.
+    /// Number of these changes that are material.
     pub material: usize,
-    /// Which part of these goes the same way, from 0 to 1.
+    /// Share of the material changes that go the same way in the result, from 0 to 1.
     pub direction: Option<f64>,
-    /// How near their sizes are: 1 is equal.
+    /// How near the sizes of the material changes are: 1 is equal, 0 is like saying that nothing changes.
     pub skill: Option<f64>,
-    /// The factor between baselines: 1 is equal.
+    /// The factor between the baselines of the result and the table: 1 is equal.
     pub level: Option<f64>,
-    /// Which part of the published values is inside our ranges, from 0 to 1.
+    /// Share of the published values inside the range of the simulated runs, from 0 to 1.
     pub inside: Option<f64>,
 }
 
 /// The scores of single runs of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
-    /// How many there are.
+    /// Number of runs.
     pub runs: usize,
-    /// Their direction.
+    /// Direction of the runs' scores.
     pub direction: Option<Runs>,
-    /// Their skill.
+    /// Skill of the runs' scores.
     pub skill: Option<Runs>,
-    /// Their level.
+    /// Level of the runs' scores.
     pub level: Option<Runs>,
 }
 
-/// One number of several runs.
+/// Mean and range of a score over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Runs {
     /// The mean.
@@ -100,7 +102,7 @@ pub struct Runs {
     pub high: f64,
 }
 
-/// A value in a table, and what it is compared with.
+/// Looks up the value of a place in a table or a result.
 type Value<'a> = &'a dyn Fn(&Place) -> Option<f64>;
 
 /// Scores a result by a series.
@@ -127,10 +129,10 @@ fn no_column_twice(published: &Published) -> bool {
     distinct(columns.iter().map(|(kernel, _)| *kernel)).len() == columns.len()
 }
 
-/// A row of tables: the places of its values, in the order of the columns.
+/// A row of the tables: the place of its value in each column.
 type Row = Vec<Place>;
 
-/// Rows of these experiments that are scored. Those of one metric and case are one row, whatever experiments they are of.
+/// The scored rows of the experiments for which `of` holds. Rows of one metric and case are one row even across experiments.
 fn rows(published: &Published, of: &dyn Fn(&str) -> bool) -> Vec<Row> {
     let mut rows: BTreeMap<(&str, &str), Row> = BTreeMap::new();
     for printed in published.all().iter().filter(|printed| of(&printed.experiment)) {
@@ -176,14 +178,14 @@ fn ceiling(rows: &[Row], ours: &Ours) -> Option<Ceiling> {
     })
 }
 
-/// From a baseline to a column.
+/// A change from the baseline of a row to a later column.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     table: (f64, f64),
     ours: Option<(f64, f64)>,
 }
 
-/// The changes of a table that are scored, beside ours.
+/// The scored changes of a table, with the same changes in the result.
 fn changes(rows: &[Row], table: Value<'_>, ours: Value<'_>) -> Vec<Change> {
     let mut changes = Vec::new();
     for row in rows {
@@ -233,7 +235,7 @@ fn score(changes: &[Change]) -> Score {
     }
 }
 
-/// The published values that lie in the ranges of our single runs, each counted once.
+/// The share of published values inside the range of the simulated runs; each value counts once.
 fn inside(rows: &[Row], table: Value<'_>, ours: &Ours) -> Option<f64> {
     let mut places = BTreeMap::new();
     for row in rows {
@@ -258,7 +260,7 @@ fn effect((base, new): (f64, f64)) -> Option<f64> {
     (base > 0.0 && new > 0.0).then(|| libm::log(new / base))
 }
 
-/// Up (1), down (-1), or by less than this factor (0).
+/// The direction of a change: 1 up, -1 down, 0 by less than the factor `by`.
 fn way((base, new): (f64, f64), by: f64) -> i32 {
     match effect((base, new)) {
         Some(effect) if effect.abs() < libm::log(by) => 0,

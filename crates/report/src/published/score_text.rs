@@ -1,10 +1,10 @@
-//! Scores as text, and as lines for programs.
+//! Scores as text, and as CSV lines for programs.
 
 use csv::Writer;
 
 use super::{Ceiling, Published, Runs, Score, ScoredSet, Scores, claims_text::wrapped};
 
-/// A table of scores: each set of tables, and below what one run can say at all.
+/// A table of scores: one line for each set of tables, and below it how well a single run could do at all.
 pub fn scores_text(published: &Published, scores: &Scores) -> String {
     let source = &published.source;
     let mut text = wrapped(&format!("{}: {}", published.name, source.about), 0);

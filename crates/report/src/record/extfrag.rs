@@ -1,23 +1,23 @@
-//! External fragmentation: how often the page allocator took from pageblocks of another mobility, as the trace event
-//! `mm_page_alloc_extfrag` has it.
+//! External fragmentation events: how often the page allocator took pages from pageblocks of another mobility, as the trace
+//! event `mm_page_alloc_extfrag` reports.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use units::{ExtfragClass, ExtfragCounts, ExtfragKind, Mobility, Order};
 
-/// The events of one run by kind.
+/// The external fragmentation events of one run by kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extfrag {
-    /// log2 of the frames in a pageblock: a smaller block that is taken leaves two types in one pageblock.
+    /// Order of a pageblock. Taking a smaller block leaves pages of two mobilities in one pageblock.
     pub pageblock_order: Order,
-    /// Events that were not counted, as the kernel's buffer was full.
+    /// Events that were lost because the kernel's trace buffer was full.
     #[serde(default, skip_serializing_if = "is_none_lost")]
     pub lost: u64,
-    /// Those of the whole run that came, from the start of the workload to its end, preparations included; in the order of their
-    /// fields.
+    /// Events of the whole run that came, from the start of the workload to its end, including preparations; in the order of
+    /// their fields.
     pub events: Vec<ExtfragEvents>,
-    /// Those of them that came in the window that counters are of, likewise.
+    /// Events in the window in which counters are measured, in the same order.
     #[serde(default)]
     pub window: Vec<WindowEvents>,
 }
@@ -27,32 +27,33 @@ fn is_none_lost(lost: &u64) -> bool {
     *lost == 0
 }
 
-/// Events of one kind. As JSON an array: alloc type, fallback type, alloc order, fallback order, fragmenting, change of
-/// ownership, how many.
+/// The events of one kind. In JSON it is an array: alloc type, fallback type, alloc order, fallback order, fragmenting, change
+/// of ownership, number of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Fields", into = "Fields")]
 pub struct ExtfragEvents {
     /// The kind.
     pub kind: ExtfragKind,
-    /// Less than a pageblock was taken.
+    /// Was less than a pageblock taken?
     pub fragmenting: bool,
-    /// How many there were.
+    /// Number of events.
     pub count: u64,
 }
 
-/// Events of one class. As JSON an array: alloc type, fallback type, fragmenting, change of ownership, how many.
+/// The events of one class. In JSON it is an array: alloc type, fallback type, fragmenting, change of ownership, number of
+/// events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WindowFields", into = "WindowFields")]
 pub struct WindowEvents {
     /// The class.
     pub class: ExtfragClass,
-    /// How many there were.
+    /// Number of events.
     pub count: u64,
 }
 
-/// In the order of the documentation of [`ExtfragEvents`].
+/// The fields of [`ExtfragEvents`] in the order of its JSON array.
 type Fields = (Mobility, Mobility, Order, Order, bool, bool, u64);
-/// In that of [`WindowEvents`].
+/// The fields of [`WindowEvents`] in the order of its JSON array.
 type WindowFields = (Mobility, Mobility, bool, bool, u64);
 
 impl From<Fields> for ExtfragEvents {
@@ -85,7 +86,7 @@ impl From<WindowEvents> for WindowFields {
 }
 
 impl Extfrag {
-    /// Counts of a run, and how far its counters moved in its window: those with names of classes.
+    /// Events of a run from its counts and from the counters that moved in the window, whose names are those of classes.
     pub fn new(pageblock_order: Order, run: &ExtfragCounts, moved: &BTreeMap<String, i64>, lost: u64) -> Self {
         let events = run.iter().filter(|(_, count)| *count > 0).map(|(kind, count)| {
             let fragmenting = kind.is_fragmenting(pageblock_order);
@@ -98,7 +99,7 @@ impl Extfrag {
         Self { pageblock_order, lost, events: events.collect(), window: window.collect() }
     }
 
-    /// How many fragmenting events came in the measured window.
+    /// Number of fragmenting events in the measured window.
     pub fn fragmenting_in_window(&self) -> u64 {
         self.window.iter().filter(|of| of.class.fragmenting).map(|of| of.count).sum()
     }

@@ -1,31 +1,34 @@
-//! The memory of a guest on its host over time: what was there, and when it fell.
+//! The memory of a guest on its host over time, with the times at which it fell.
 
 use serde::{Deserialize, Serialize};
 
 use crate::series::{Sample, Series};
 
-/// The column of [`Footprint::series`] that is the memory of the guest on its host, in base pages.
+/// Name of the column of [`Footprint::series`] with the guest's memory on the host, in base pages.
 pub const RESIDENT: &str = "host_resident";
-/// Base pages of that in huge pages of the host; only where that is known.
+/// Name of the column with the part of that memory in the host's huge pages, in base pages; present if the host knows
+/// it.
 pub const HUGE: &str = "host_anon_huge";
 
-/// Base pages of the guest's memory that are in use by its own count; only where that is known.
+/// Name of the column with the memory in use by the guest's own count, in base pages; present if the guest's count is
+/// known.
 pub const USED: &str = "guest_used";
 
-/// A fall of less between two samples is not one: 1 MiB, in base pages.
+/// Least fall between two samples that counts as a step: 1 MiB, in base pages.
 const FALL: u64 = 256;
 /// Base pages of a MiB.
 pub(crate) const MIB: f64 = 256.0;
 
-/// The activity of a guest over time, and the memory that its host had for it meanwhile.
+/// What a guest's workload held over time, and the memory that the host had for the guest meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
     /// The guest's monotonic clock at time 0, in microseconds; 0 where both are the same.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch_us: u64,
-    /// Memory that the workload held, earliest first.
+    /// Memory that the workload held, from the earliest time on.
     pub held: Vec<Held>,
-    /// [`RESIDENT`], [`HUGE`] and [`USED`], at times of the workload; no rows until they are there.
+    /// The columns [`RESIDENT`], [`HUGE`] and [`USED`] at the workload's times; no rows until the host's samples are
+    /// added.
     pub series: Series,
 }
 
@@ -34,12 +37,12 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// From a time on, so much was held.
+/// Amounts of memory that the workload held from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// When that began to change, in microseconds.
+    /// When the amount began to change, in microseconds.
     pub at_us: u64,
-    /// When it had changed, in microseconds.
+    /// When the change was complete, in microseconds.
     pub done_us: u64,
     /// Bytes of anonymous memory.
     pub anonymous: u64,
@@ -47,31 +50,31 @@ pub struct Held {
     pub file: u64,
 }
 
-/// The memory of the guest fell.
+/// A step in which the guest's memory on the host fell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The first sample that is lower, in microseconds.
+    /// The first lower sample, in microseconds.
     pub at_us: u64,
-    /// By so many base pages, in one sample or in several that follow each other.
+    /// The size of the fall in base pages, over one sample or several consecutive ones.
     pub pages: u64,
-    /// Since when the guest had no more use for some of its memory, in microseconds: the last time before.
+    /// Last time before the step at which the guest released memory, in microseconds.
     pub freed_us: Option<u64>,
 }
 
 impl Step {
-    /// By how much, in MiB.
+    /// The size of the fall, in MiB.
     pub fn mib(&self) -> f64 {
         self.pages as f64 / MIB
     }
 }
 
 impl Footprint {
-    /// Base pages on the host at each time.
+    /// Base pages on the host at each sample's time.
     pub fn resident(&self) -> Vec<(u64, u64)> {
         self.column(RESIDENT)
     }
 
-    /// Base pages that the guest has in use at each time; none where that is not known.
+    /// Base pages in use by the guest's own count at each sample's time; none if that is not known.
     pub fn used(&self) -> Vec<(u64, u64)> {
         self.column(USED)
     }
@@ -86,7 +89,8 @@ impl Footprint {
         self.series.samples().iter().filter_map(value).collect()
     }
 
-    /// Each time that it fell. A step is over with the first sample that is not lower than the one before it.
+    /// Every fall of the guest's memory. A step ends before the first sample that is not lower than the sample before
+    /// it.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         let mut falls = false;

@@ -1,5 +1,5 @@
-//! Tables of many kernels and a few cases: a line for each kernel, and the cases beside each other. Of a table with several
-//! quantities those of its last case.
+//! Tables of many kernels and a few cases: a line for each kernel, with the cases side by side. A table of several
+//! quantities shows those of its last case.
 
 use super::{
     Short,
@@ -15,7 +15,7 @@ use crate::{
     will_it_scale::test_and_quantity,
 };
 
-/// All lines of a table; none of what is no metric.
+/// All lines of a table; none if it is no table of a metric.
 pub(super) fn lines(short: Short<'_>, seen: &mut Seen) -> Vec<String> {
     let rows = &short.table.rows;
     if short.table.kind != Kind::Metric || rows.is_empty() {
@@ -42,7 +42,7 @@ pub(super) fn lines(short: Short<'_>, seen: &mut Seen) -> Vec<String> {
     text
 }
 
-/// A line for each column of the table that has any of this.
+/// A line for each column of the table that has any of these values.
 fn columns(short: Short<'_>, shown: &[(String, &Row)], seen: &mut Seen) -> Vec<String> {
     let has_any = |column: &usize| shown.iter().any(|(_, row)| row.cells[*column].is_some());
     let columns: Vec<usize> = (0..short.table.columns.len()).filter(has_any).collect();
@@ -51,13 +51,13 @@ fn columns(short: Short<'_>, shown: &[(String, &Row)], seen: &mut Seen) -> Vec<S
     }
     let strips: Vec<Strip> = shown.iter().map(|(name, row)| strip(short, name, row, &columns, seen)).collect();
     let several = distinct(short.table.columns.iter().map(|head| head.column.target)).len() > 1;
-    // The first word of a head is the target.
+    // The first word of a column's head is the target.
     let label = |column: &usize| short.head(*column)[usize::from(!several)..].join(" ");
     let labels: Vec<String> = columns.iter().map(label).collect();
     strip::lines(&labels, &strips, WIDTH)
 }
 
-/// One case, or one quantity. There is no room for changes, as there are many columns.
+/// The strip of one case or quantity. With this many columns there is no room for changes.
 fn strip(short: Short<'_>, name: &str, row: &Row, columns: &[usize], seen: &mut Seen) -> Strip {
     let mut fields: [Field; 6] = Default::default();
     for column in columns {

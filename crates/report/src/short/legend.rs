@@ -1,4 +1,4 @@
-//! What the signs of short tables mean: said once, below all of them.
+//! The legend below short tables: what their signs mean.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
     table::MANY_RUNS,
 };
 
-/// A sign in a table that a reader has to know.
+/// A sign in a table that the legend explains.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sign {
     Range,
@@ -27,21 +27,21 @@ pub(super) enum Sign {
 }
 
 impl Sign {
-    /// What numbers are.
+    /// Signs that explain numbers.
     const NUMBERS: [Self; 6] = [Self::Range, Self::Same, Self::Change, Self::New, Self::Ratio, Self::Deviation];
-    /// What marks are.
+    /// Signs that explain marks.
     const MARKS: [Self; 4] = [Self::Verdict, Self::Fitted, Self::Wrong, Self::Combined];
 }
 
-/// Which signs the tables had.
+/// The signs that the tables have used so far.
 #[derive(Default)]
 pub(super) struct Seen {
     signs: BTreeSet<Sign>,
-    /// Of how many runs ranges are.
+    /// Numbers of runs behind the ranges.
     runs: BTreeSet<usize>,
-    /// The words about changes that are shown.
+    /// The verdicts that tables show.
     verdicts: BTreeSet<Verdict>,
-    /// Whether changes of published values were among them.
+    /// Do the tables have changes between published values?
     published: bool,
 }
 
@@ -50,7 +50,7 @@ impl Seen {
         self.signs.insert(sign);
     }
 
-    /// A change from another column, as it is printed.
+    /// Notes a change from another column, as it is printed.
     pub(super) fn change(&mut self, is_ratio: bool, text: &str) {
         self.sign(if is_ratio { Sign::Ratio } else { Sign::Change });
         if text == NEW {
@@ -58,7 +58,7 @@ impl Seen {
         }
     }
 
-    /// Marks of what is known about a published value.
+    /// Notes the marks of a published value.
     pub(super) fn marks(&mut self, marks: &str) {
         for (mark, sign) in [(FITTED, Sign::Fitted), (WRONG, Sign::Wrong)] {
             if marks.contains(mark) {
@@ -67,25 +67,25 @@ impl Seen {
         }
     }
 
-    /// A range of so many runs.
+    /// Notes a range over `runs` runs.
     pub(super) fn range(&mut self, runs: usize) {
         self.runs.insert(runs);
         self.sign(Sign::Range);
     }
 
-    /// A change between two published values.
+    /// Notes a change between two published values.
     pub(super) fn published_change(&mut self) {
         self.published = true;
         self.sign(Sign::Change);
     }
 
-    /// The word about a change that is shown.
+    /// Notes the verdict on a change.
     pub(super) fn verdict(&mut self, verdict: Verdict) {
         self.verdicts.insert(verdict);
         self.sign(Sign::Verdict);
     }
 
-    /// What numbers are, then what marks are. `reasons` is where a reader finds why rows are known to be off.
+    /// The legend's lines: first numbers, then marks. `reasons` says where readers find why rows are known to be off.
     pub(super) fn lines(&self, reasons: &str) -> Vec<String> {
         let meanings = |signs: &[Sign]| {
             let there = signs.iter().filter(|sign| self.signs.contains(sign));
@@ -111,7 +111,7 @@ impl Seen {
         vec![meaning.to_owned()]
     }
 
-    /// What a star is, or why there is none; nothing where no run differs.
+    /// What a star means, or why there is none; nothing if no run differs from another.
     fn stars(&self) -> Vec<String> {
         let has = |verdicts: &[Verdict]| verdicts.iter().any(|verdict| self.verdicts.contains(verdict));
         let rule = Gates::default().in_words("");
@@ -141,7 +141,7 @@ impl Seen {
     }
 }
 
-/// As many of them in a line as fit. One that is too long has lines of its own.
+/// Packs as many meanings into a line as fit. A meaning that is too long has lines of its own.
 fn packed(meanings: &[String]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut is_open = false;

@@ -1,26 +1,26 @@
-//! The width of a line and the marks in it; numbers in few characters: three digits, and what they differ by.
+//! The width of a line and the marks in it; numbers in few characters: three digits, and as many as they need to differ.
 
 use crate::stats::{self, Pair};
 
 /// Characters of a line.
 pub const WIDTH: usize = 80;
 
-/// A change that is separated from none, and large enough to matter.
+/// Mark of a change that the test separates from zero and that is large enough to matter.
 pub(super) const STAR: char = '*';
-/// A price that was chosen so that the published value comes out.
+/// Mark of a value whose price was chosen so that the published value comes out.
 pub(super) const FITTED: char = 'f';
-/// A published value that is known not to come out.
+/// Mark of a published value that is known not to come out.
 pub(super) const WRONG: char = '!';
 
-/// From here on a ratio is easier to read than a percentage.
+/// From this ratio on, a factor is easier to read than a percentage.
 const MANY_TIMES: f64 = 10.0;
-/// A number that was nought: the number itself is its size.
+/// Printed for a change from zero, where the number itself says the size.
 pub(crate) const NEW: &str = "new";
-/// A number of a model where its kernel has nought.
+/// Printed where a model has a number and the kernel has zero.
 const OVER_ZERO: &str = "over 0";
-/// A range of runs that print the same number.
+/// Printed for a range whose ends print the same.
 pub(super) const SAME: &str = "=";
-/// Letters for thousands, the largest first.
+/// Letters for powers of a thousand, the largest first.
 const SCALES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 
 /// Three digits, or four where the number is below 10,000: `0.42`, `7551`, `639k`, `1.05M`. At most nine characters.
@@ -29,7 +29,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{digits}{letter}")
 }
 
-/// From low to high, the letter once where it is the same: `1.41-1.45M`. At most 20 characters.
+/// A range of numbers, with the letter once if it is the same: `1.41-1.45M`. At most 20 characters.
 pub(super) fn range(low: f64, high: f64) -> String {
     let ((low_digits, low_letter), (high_digits, high_letter)) = (parts(low), parts(high));
     let mark = if low < 0.0 { ".." } else { "-" };
@@ -40,8 +40,8 @@ pub(super) fn range(low: f64, high: f64) -> String {
     format!("{low_digits}{low_letter}{mark}{high_digits}{high_letter}")
 }
 
-/// The new number less the baseline, in per cent of it; how many times as much, where that is ten times or more. A number that
-/// falls to zero has lost all of it: -100 %.
+/// The change from the baseline in per cent; as a factor if the new number is ten times the baseline or more. A fall to zero
+/// is -100 %.
 pub(super) fn change(pair: Pair<f64>) -> String {
     let Some(percent) = stats::change(pair) else { return NEW.to_owned() };
     let Pair { baseline, new } = pair;
@@ -56,7 +56,7 @@ pub(super) fn change(pair: Pair<f64>) -> String {
     }
 }
 
-/// How many times a real number the model's is: `x0.42`.
+/// The model's number as a multiple of the real one: `x0.42`.
 pub(super) fn ratio(Pair { baseline, new }: Pair<f64>) -> String {
     match (baseline == 0.0, new == 0.0) {
         (true, true) => "x1".to_owned(),

@@ -1,4 +1,4 @@
-//! Rows of a table of many things in many cases, as lines: where the cases are the same for all of them, one line for each thing
+//! Rows of a table of many things in many cases, as lines: if the cases are the same for all things, one line for each thing
 //! with the cases side by side.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 
 /// The rows of a table by line and case.
 pub(super) struct Pivot<'a> {
-    /// The cases that stand side by side; none where each line has its own.
+    /// The cases that stand side by side; empty if each line has its own.
     pub(super) cases: Vec<String>,
     pub(super) lines: Vec<Line<'a>>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Pivot<'a> {
 /// One line.
 pub(super) struct Line<'a> {
     pub(super) label: String,
-    /// One for each case.
+    /// The row of each case.
     pub(super) rows: Vec<Option<&'a Row>>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Pivot<'a> {
             return Self { cases: Vec::new(), lines: rows.iter().map(line).collect() };
         }
         let things: Vec<&str> = distinct(things.into_iter().flatten());
-        // In the order of the thing that was found in most of them.
+        // The things in the order in which most of them were found.
         let of = |name: &str| rows.iter().filter(|row| thing(row) == Some(name)).count();
         let fullest = things.iter().rev().max_by_key(|name| of(name)).copied();
         let (first, rest): (Vec<&&Row>, Vec<&&Row>) = rows.iter().partition(|row| thing(row) == fullest);
@@ -55,12 +55,12 @@ fn label(table: &Table, row: &Row) -> String {
     }
 }
 
-/// What a row is of, where its operation is that and the case.
+/// The measured thing of a row, if the row's operation is a thing and a case.
 fn thing<'a>(table: &Table, row: &'a Row) -> Option<&'a str> {
     row.operation.strip_suffix(case(table, row)?)?.strip_suffix(' ')
 }
 
-/// The case that a row is of; where rows name a thing and an operation the operation.
+/// The case of a row; if rows name a thing and an operation, the operation.
 fn case<'a>(table: &Table, row: &'a Row) -> Option<&'a str> {
     match thing_and_operation(row) {
         (_, Some(operation)) => Some(operation),

@@ -1,4 +1,4 @@
-//! A column of a short table and all that stands in it; and blocks of such columns that are no wider than a line.
+//! A column of a short table with all its text, and blocks of columns that are no wider than a line.
 
 use super::{
     number::WIDTH,
@@ -7,11 +7,11 @@ use super::{
 
 /// A column of a short table.
 pub(super) struct Strip {
-    /// What it is called.
+    /// The column's title.
     pub(super) title: Vec<String>,
-    /// What its first field is, and its last ones, where it has published values.
+    /// Captions above the first field and the last fields, if the column has published values.
     pub(super) whose: Option<[&'static str; 2]>,
-    /// Field by field, one text per row. All fields have as many.
+    /// The fields, each with one text per row; all fields have the same number of rows.
     pub(super) fields: Vec<Field>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Strip {
 #[derive(Default)]
 pub(super) struct Field {
     pub(super) texts: Vec<String>,
-    /// Words begin at the left, numbers end at the right.
+    /// Are the texts aligned left, as words are, and not right, as numbers are?
     pub(super) left: bool,
 }
 
@@ -30,7 +30,7 @@ impl Field {
 }
 
 impl Strip {
-    /// With the gap before each field; fields of which nothing is known take none. There is room for each name and number of the
+    /// The column's width, with a gap before each field; an empty field takes none. The width holds every name and number of the
     /// title.
     pub(super) fn width(&self) -> usize {
         let words = || self.title.iter().flat_map(|line| line.split_whitespace());
@@ -57,32 +57,33 @@ impl Strip {
         line
     }
 
-    /// Its title in as many lines as it takes, the last of them right above the numbers.
+    /// The title in as many lines as it needs; the last line is right above the numbers.
     fn title(&self) -> Vec<String> {
         let width = self.width().saturating_sub(1).max(1);
         self.title.iter().flat_map(|line| fold(line, width)).collect()
     }
 
-    /// `ours` over its first field, `published` over its last.
+    /// `ours` above the first field, `published` above the last.
     fn whose(&self) -> String {
         let (width, first) = (self.width(), self.fields.first().map_or(0, Field::width) + 1);
         let first = first + width - self.fields_width();
         let Some([ours, theirs]) = self.whose else { return " ".repeat(width) };
         let ours = format!("{ours:>first$}");
         let left = width.saturating_sub(ours.chars().count() + 1);
-        // Where there is little room, the beginning of the word and a dot.
+        // If there is little room, the beginning of the word and a dot.
         let short: String = theirs.chars().take(left.saturating_sub(1).min(4)).chain(['.']).collect();
         let theirs = if theirs.len() <= left { theirs.to_owned() } else { short };
         format!("{ours} {theirs:>left$}").chars().take(width).collect()
     }
 }
 
-/// The lines of a table: its strips side by side as far as they fit, the others below, each block with the labels.
+/// The lines of a table: strips side by side as far as they fit, the remaining strips in blocks below. Each block repeats the
+/// labels.
 pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<String> {
     let widest_strip = strips.iter().map(Strip::width).max().unwrap_or(0);
     let widest_label = widest(labels.iter().map(String::as_str));
     let most = widest_label.min(width.saturating_sub(widest_strip)).max(1);
-    // Labels are broken only where that saves a block, and between words.
+    // Labels are wrapped between words, and only if wrapping saves a block.
     let count = |label: &usize| blocks(strips, width.saturating_sub(*label)).len();
     let word = widest(labels.iter().flat_map(|label| label.split_whitespace()));
     let least = (LABEL.max(word).min(most)..=most).rev().min_by_key(count).unwrap_or(most);
@@ -104,14 +105,13 @@ pub(super) fn lines(labels: &[String], strips: &[Strip], width: usize) -> Vec<St
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Characters of a label that are kept in one line, whatever that costs.
+/// Characters of a label that stay on one line, whatever the effect on blocks.
 const LABEL: usize = 16;
-/// Characters of the longest word of a title that a column is widened for, and of the longest name or number in one: beside it
-/// stand labels.
+/// Longest word of a title that a column is widened for, and longest name or number in a column that stands beside a label.
 const WORD: usize = 20;
 const PIECE: usize = WIDTH - 1 - LABEL;
 
-/// The last line of a label, which values follow, and those before it. The second and later ones are indented.
+/// The last line of a label, which its values follow, and the lines before it. Every line after the first is indented.
 fn label_lines(name: &str, width: usize) -> (String, Vec<String>) {
     if name.chars().count() <= width {
         return (name.to_owned(), Vec::new());
@@ -124,7 +124,7 @@ fn label_lines(name: &str, width: usize) -> (String, Vec<String>) {
     (lines.pop().unwrap_or_default(), lines)
 }
 
-/// By so much.
+/// Indentation of continued labels, in characters.
 const INDENT: usize = 2;
 
 fn blocks(strips: &[Strip], width: usize) -> Vec<&[Strip]> {

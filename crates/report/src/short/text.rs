@@ -1,4 +1,4 @@
-//! Words in lines of a width.
+//! Words in lines of a given width.
 
 /// Characters of the widest text.
 pub(super) fn widest<'a>(texts: impl Iterator<Item = &'a str>) -> usize {
@@ -24,7 +24,7 @@ pub fn fold(text: &str, width: usize) -> Vec<String> {
                 *end += piece.chars().count();
                 Some(*end)
             });
-            // A piece that is longer than a line is broken where the line ends.
+            // A piece that is longer than a line is cut where the line ends.
             let rest = letters.split_off(ends.take_while(|end| *end <= width).last().unwrap_or(width));
             lines.last_mut().expect("there is one").extend(letters);
             lines.push(String::new());
@@ -40,8 +40,8 @@ pub(super) fn pieces(word: &str) -> Vec<&str> {
     word.split_inclusive(['=', ',']).collect()
 }
 
-/// A name in the first field of a line, of so many characters: the field, and before it the lines of a name that is longer, which
-/// then has its values below.
+/// A name in the first field of a line, which has `field` characters. For a longer name, the lines of the name come first and the
+/// field is empty.
 pub(crate) fn name_field(name: &str, field: usize, width: usize) -> (Vec<String>, String) {
     if name.chars().count() <= field {
         (Vec::new(), format!("{name:field$}"))
@@ -50,7 +50,7 @@ pub(crate) fn name_field(name: &str, field: usize, width: usize) -> (Vec<String>
     }
 }
 
-/// The text in one line of at most `width` characters; what does not fit is left out, which three dots say.
+/// The text in one line of at most `width` characters, cut with three dots if it is longer.
 pub fn fit(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -63,7 +63,7 @@ pub fn fit(text: &str, width: usize) -> String {
 
 const DOTS: &str = "...";
 
-/// A list in one line of at most `width` characters: as many items as fit, and how many more there are.
+/// A list in one line of at most `width` characters: the items that fit, and the number of further items.
 pub fn list(before: &str, items: &[String], width: usize) -> String {
     let whole = format!("{before}{}", items.join(", "));
     if whole.chars().count() <= width {
