@@ -189,7 +189,8 @@ impl Params {
         Ok(params)
     }
 
-    /// The buffer of a process of numa01, where a node has so much: two of them begin on one node, and leave a quarter of it.
+    /// The buffer of one numa01 process on a node with `node` bytes: the buffers of two processes that begin there leave a
+    /// quarter of it free.
     fn buffer(&self, node: Bytes) -> Bytes {
         let fits = Bytes(node.0 / 8 * 3 / Bytes::HUGE_PAGE.0 * Bytes::HUGE_PAGE.0);
         self.size.unwrap_or_else(|| SIZE.min(fits))
@@ -435,7 +436,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// So many nodes of 12 CPUs, each with so many GiB.
+    /// A number of nodes with 12 CPUs each, each with `gib` GiB.
     pub(crate) fn nodes(nodes: u32, gib: u64) -> Vec<NumaNode> {
         let node = |id: u32| NumaNode {
             id: NodeId(id),

@@ -65,7 +65,8 @@ pub(crate) async fn fault_block<O: Os>(
     Ok(())
 }
 
-/// Fresh memory for so many bytes of blocks, with room to align them; advised or left to the default.
+/// Maps fresh memory for blocks of `len` bytes in sum, with room to align the blocks; the memory is advised or left to
+/// the default.
 pub(crate) async fn map_blocks<O: Os>(os: &O, len: Bytes, advised: bool) -> Result<VmRange, Errno> {
     let mapping = os.mmap(len + Bytes::HUGE_PAGE, MapSpec::Anonymous).await?;
     if advised {
@@ -98,7 +99,7 @@ pub(crate) fn parse_file(text: &str) -> Result<Bytes, ParamError> {
     })
 }
 
-/// Why so many tasks cannot share files of a total size: each has to have at least one.
+/// Why a number of tasks cannot share files of a total size: each task has to have at least one file.
 pub(crate) fn few_files((tasks, found): (&ParamInfo, u32), file: Bytes, total: Bytes) -> String {
     let (files, total) = (total.0 / file.0, Bytes::mib(total.as_mib()));
     if files == 0 {
@@ -110,9 +111,9 @@ pub(crate) fn few_files((tasks, found): (&ParamInfo, u32), file: Bytes, total: B
 /// A size in bytes, or in per cent of the memory of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
-    /// So many hundredths of [`Os::memory`].
+    /// A number of hundredths of [`Os::memory`].
     Percent(u64),
 }
 
@@ -121,7 +122,7 @@ pub(crate) const SIZE_EXPECTS: &str =
     "a size from \"4MiB\" to \"1TiB\", or a part of the memory from \"1%\" to \"1000%\"";
 
 impl Size {
-    /// In bytes, of a run with so much memory.
+    /// The size in bytes, in a run with `memory` bytes.
     pub fn of(self, memory: Bytes) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -149,7 +150,7 @@ impl FromStr for Size {
     }
 }
 
-/// Whole blocks in so many bytes.
+/// The whole blocks in a number of bytes.
 pub(crate) fn blocks(bytes: Bytes) -> u64 {
     bytes.0 / Bytes::HUGE_PAGE.0
 }

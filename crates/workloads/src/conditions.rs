@@ -22,7 +22,7 @@ const DROP_CACHES: ParamInfo = ParamInfo {
 /// Parameters that each workload has which maps memory, unless it has one of the same name.
 const PARAMS: [ParamInfo; 2] = [POLICY, DROP_CACHES];
 
-/// Those of a workload, by its own.
+/// The shared parameters of a workload, which has `own` parameters besides.
 pub fn shared_params(workload: &str, own: &[ParamInfo]) -> Vec<ParamInfo> {
     // Guests have machines of their own.
     if workload == crate::guests::INFO.name {
@@ -170,7 +170,7 @@ pub(crate) const CPU_NODE: ParamInfo = ParamInfo {
     about: "the node whose CPUs it runs on (sched_setaffinity)",
 };
 
-/// The CPUs of a task: those of a node, or any.
+/// The CPUs that a task may use: the CPUs of a node, or every CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuNode(pub Option<NodeId>);
 

@@ -59,7 +59,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases, in their order.
     pub const ALL: [Self; 4] = [Self::Touch, Self::Fork, Self::Copy, Self::Reuse];
 }
 
@@ -121,8 +121,8 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     Ok(outcome)
 }
 
-/// Corrects the faults of the children by the huge pages that they did not split: each was copied with one fault instead of
-/// one for each base page. `splits` is how many were, by all of the machine.
+/// Corrects the children's fault counts by the huge pages that they did not split, each of which was copied with one fault
+/// instead of a fault for each base page. `splits` is the number of splits that the whole machine counted.
 fn count_copies(phases: &mut [TaskOutcome], splits: u64) {
     let touched: Vec<_> = phases[Phase::Touch as usize].iterations.iter().map(|iteration| iteration.faults).collect();
     let copied = &mut phases[Phase::Copy as usize];
@@ -211,7 +211,7 @@ async fn store_all<O: Os>(os: &O, range: VmRange) -> Result<Stores, TaskError> {
     })
 }
 
-/// Adds stores that must have taken so many faults.
+/// Adds stores to a phase, with the faults that they must have taken.
 fn add(phase: &mut TaskOutcome, stores: &Stores, faults: u64) {
     phase.stores += stores.count;
     phase.faults += faults;

@@ -164,7 +164,7 @@ impl Params {
     }
 }
 
-/// Runs the task; counters are those of the faults alone.
+/// Runs the task; the counters cover the faults alone.
 pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError> {
     let (tasks, window) = run_alone(&os, async move |os: &O, meet| work(os, &params, meet).await).await?;
     Ok(window.outcome(tasks, Vec::new()))

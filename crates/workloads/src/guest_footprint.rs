@@ -1,10 +1,10 @@
 //! guest-footprint: memory that comes and goes as a trace says, for asking what is left of it on the host of a guest.
 //!
-//! A process follows phases: at each of their times it holds so many bytes of anonymous memory (mapped, each page written
-//! once) and so many bytes of files (written, in the page cache unless reclaim takes them). What goes is unmapped, unlinked or
-//! truncated, the newest first. Who is late goes on at once. The run ends with the last phase, whose memory goes with the
-//! process.
-//! (The phases of `build` are our own; `free` is the case that free page reporting was made for.)
+//! A process follows phases. At the time of each phase the process holds a given number of bytes of anonymous memory (mapped,
+//! each page written once) and of files (written, in the page cache unless reclaim takes them). Memory that it gives up is
+//! unmapped, unlinked or truncated, the newest first. A process that is late goes on at once. The run ends with the last
+//! phase, whose memory goes with the process. (The phases of `build` are our own; `free` is the case that free page reporting
+//! was made for.)
 
 pub mod trace;
 
@@ -78,7 +78,7 @@ impl Params {
         Ok(params)
     }
 
-    /// The phases in bytes, on a run with so much memory.
+    /// The phases with sizes in bytes, in a run with `memory` bytes.
     pub fn phases(&self, memory: Bytes) -> Vec<Phase> {
         let size = self.size.or_else(|| self.trace.is_relative().then_some(HELD));
         match size {

@@ -1,4 +1,4 @@
-//! guests: several guests on one host that has not memory enough for all of them at once.
+//! guests: several guests on a host whose memory is not enough for all guests at once.
 //!
 //! The guests take turns. In its turn a guest fills memory with one process, as numactl's memhog does, and frees it; then it
 //! is idle until all others have had theirs. No two of them need memory at the same time. Whether the host has to swap depends
@@ -76,7 +76,7 @@ pub struct Params {
     pub hog: u64,
     /// Turns of each.
     pub rounds: u32,
-    /// From one guest's turn to the next one's.
+    /// Time from the turn of a guest to the turn of the guest after it.
     pub turn: Picos,
     /// Do they report free pages?
     pub reporting: bool,
@@ -115,7 +115,7 @@ impl Params {
         Ok(params)
     }
 
-    /// How large guests, or how many, fit into so much memory and swap of the host.
+    /// For messages: how large guests may be, or how many there may be, with `room` bytes of host memory and swap.
     pub(crate) fn fitting(&self, room: Bytes) -> String {
         let each = Bytes(room.0 / u64::from(self.guests) / Bytes::HUGE_PAGE.0 * Bytes::HUGE_PAGE.0);
         let change = if each < LEAST {
@@ -131,7 +131,7 @@ impl Params {
     }
 }
 
-/// The first program of a guest, of which there are so many before it.
+/// The first program of a guest; `before` guests begin before it.
 pub async fn guest<O: Os>(os: &O, params: &Params, before: u32) -> Result<TaskOutcome, WorkloadError> {
     let boot = os.now();
     let hog = Bytes(os.memory().0 * params.hog / 100 / Bytes::HUGE_PAGE.0 * Bytes::HUGE_PAGE.0);

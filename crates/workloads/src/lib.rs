@@ -253,8 +253,8 @@ impl Workload {
         }
     }
 
-    /// Why it cannot run with so much memory and so many CPUs of a node, if it cannot: which parameter is wrong, and what is
-    /// allowed.
+    /// Why the workload cannot run with this memory and these CPUs of a node, if it cannot: which parameter is wrong, and what
+    /// is allowed.
     pub fn misfit(&self, memory: Bytes, cpus: u32) -> Option<String> {
         match self {
             Self::Thpfioscale(params) => params.misfit(memory, cpus),
@@ -267,7 +267,8 @@ impl Workload {
         }
     }
 
-    /// Parameters with which it would fit into so much memory, for messages, where that is more than a smaller size.
+    /// For messages, the parameters with which the workload would fit into this memory, if there is more to change than its
+    /// size.
     pub fn fitting(&self, memory: Bytes) -> Option<String> {
         match self {
             Self::Guests(params) => Some(params.fitting(memory)),

@@ -99,8 +99,8 @@ pub(crate) async fn results<T>(
     }
 }
 
-/// Runs so many tasks, spread over CPUs, which meet at one more barrier among themselves, and counts meanwhile. Where one fails,
-/// nobody waits for it.
+/// Runs `tasks` tasks, spread over CPUs, which meet at one more barrier among themselves, and counts meanwhile. If a task fails,
+/// no task waits for it.
 pub(crate) async fn run_spread<O: Os>(
     os: &O,
     tasks: u32,
@@ -140,7 +140,7 @@ pub(crate) async fn run_alone<O: Os>(
 }
 
 impl Meet {
-    /// For so many tasks and the one that counts.
+    /// Barriers for the tasks and for the task that counts.
     pub(crate) async fn new<O: Os>(os: &O, tasks: u32) -> Result<Self, WorkloadError> {
         let parties = tasks + 1;
         Ok(Self {
@@ -165,9 +165,10 @@ impl Meet {
         os.arrive(self.census).await
     }
 
-    /// Walks through the meeting points with the tasks, which hold still twice if there is a census, then collects their
-    /// results. Counting begins so long after the common start as `begin` says. A task that died says why, which is worth more
-    /// than that the barrier was cancelled, so results are collected before a barrier's error is returned.
+    /// Walks through the meeting points with the tasks (which hold still twice if there is a census), then collects their
+    /// results. Counting begins after the common start by the time that `begin` says. A task that died gives the reason, which
+    /// is worth more than the error that the barrier was cancelled, so results are collected before a barrier's error is
+    /// returned.
     pub(crate) async fn gather<O: Os, T>(
         self,
         os: &O,

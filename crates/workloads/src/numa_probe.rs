@@ -67,7 +67,8 @@ pub const INFO: WorkloadInfo = WorkloadInfo {
 /// The entry of a process that loads a CPU.
 pub(crate) const LOAD_ENTRY: &str = "numa-probe-load";
 
-/// A task that loads a CPU is busy once in so long. Assumed: two and a half ticks of a kernel with 250 of them in a second.
+/// The period of a task that loads a CPU: it is busy once in each period. Assumed: two and a half ticks of a kernel with 250
+/// ticks per second.
 const TURN: Picos = Picos::from_micros(10_000);
 
 /// Where something is to be.
@@ -201,9 +202,9 @@ pub struct Probe {
 /// A task that loads a CPU.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// All of them and the one that is measured begin there; when it is cancelled they end.
+    /// All load tasks and the measured task begin at this barrier; when it is cancelled, the load tasks end.
     gate: Barrier,
-    /// Which one it is, of so many.
+    /// Number of this load task, and the number of load tasks.
     nth: (u32, u32),
     percent: u32,
 }
@@ -212,7 +213,7 @@ pub(crate) struct Load {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Loaded {
     used: Picos,
-    /// Of so much time.
+    /// The time since the task began.
     span: Picos,
 }
 

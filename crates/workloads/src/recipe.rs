@@ -162,7 +162,7 @@ impl fmt::Display for RecipeError {
 
 impl std::error::Error for RecipeError {}
 
-/// So much a result may be off, of what was asked for: a tenth.
+/// A result may be off by one part in ten of what was asked for.
 const TOLERANCE: u64 = 10;
 /// Rounds in which unmovable memory grows to what was asked for; after each the rest is divided anew.
 const ROUNDS: u64 = 48;
@@ -170,7 +170,7 @@ const ROUNDS: u64 = 48;
 const BLOCKS_TAKEN: u64 = 64;
 /// Base pages of a chunk.
 const PAGES: u64 = Bytes::HUGE_PAGE.0 / Bytes::PAGE.0;
-/// Free memory is kept in holes of so many pages, so that nobody finds more together, one in each stretch of so many.
+/// Free memory is kept in holes of 4 pages, one in each stretch of 16 pages, so that no larger block is free.
 const KEPT_HOLE: u64 = 4;
 const KEPT_STRETCH: usize = 16;
 /// Pages that are freed at a time in a chunk that has a hole.
@@ -184,7 +184,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Frees so many more pages, as far as there are any; how many.
+    /// Frees up to `pages` more pages of the range; returns how many it freed.
     async fn free<O: Os>(&mut self, os: &O, pages: u64) -> Result<u64, Errno> {
         let pages = pages.min(self.range.pages(Bytes::PAGE) - self.freed);
         if pages > 0 {
@@ -264,8 +264,8 @@ struct Round {
 }
 
 impl Goal {
-    /// Chunks to free when so many rounds are left; none when there is enough unmovable memory. So far some chunks have led to
-    /// some pageblocks: a hole may lie in two of them.
+    /// The number of chunks to free when `left` rounds remain; none if there is enough unmovable memory. So far `chunks` freed
+    /// chunks have led to `gained` pageblocks: a hole may lie in two pageblocks.
     fn round(&self, census: &BlockCensus, left: u64, (gained, chunks): (u64, u64)) -> Option<Round> {
         let frames = self.frames.checked_sub(in_use(census)).filter(|frames| *frames > 0)?;
         let blocks = self.blocks.saturating_sub(census.with_unmovable);
@@ -336,7 +336,8 @@ impl Filled {
         Ok(())
     }
 
-    /// Huge pages take whole pageblocks that are free, as many as there are or at most so many. Small holes may make up for them.
+    /// Huge pages take whole free pageblocks, as many as there are, but at most `most`. Small holes may make up for missing
+    /// pageblocks.
     async fn take_blocks<O: Os>(&mut self, os: &O, most: u64, makes_up: bool) -> Result<(), Errno> {
         for _ in 0..most {
             let range = map_blocks(os, Bytes::HUGE_PAGE, false).await?;
@@ -413,14 +414,14 @@ impl Default for Files {
 }
 
 impl Files {
-    /// All that were made take so many frames.
+    /// Learns the number of files per frame: all files that were made take `frames` frames.
     fn learn(&mut self, frames: u64) {
         if self.made > 0 {
             self.rate = (1024 * self.made / frames.max(1)).clamp(64, 65_536);
         }
     }
 
-    /// Makes files that take so many frames.
+    /// Makes files that take `frames` frames.
     async fn make<O: Os>(&mut self, os: &O, frames: u64) -> Result<(), Errno> {
         self.owed += frames * self.rate;
         while self.owed >= 1024 {

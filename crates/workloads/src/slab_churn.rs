@@ -129,7 +129,7 @@ impl Params {
     }
 }
 
-/// Ages memory, then runs writers and the task that faults; of the outcomes, that task's is the last. Counters are those of the
+/// Ages memory, then runs the writers and the task that faults; the outcome of the latter is the last one. Counters cover the
 /// time after aging.
 pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, WorkloadError> {
     let mut unable = Vec::new();

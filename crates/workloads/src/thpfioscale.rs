@@ -157,7 +157,7 @@ impl Job {
     }
 }
 
-/// Writes, reads, and faults; its outcomes are those of the threads that fault.
+/// Writes, reads and faults; the outcomes are of the threads that fault.
 pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, WorkloadError> {
     let threads = params.threads.unwrap_or_else(|| threads_of(&os, params.jobs));
     let job = |index| Job { index, files: params.each(os.memory()), pages: params.pages() };
@@ -190,7 +190,7 @@ fn threads_of<O: Os>(os: &O, jobs: u32) -> u32 {
     auto(os.cpus() / nodes, jobs)
 }
 
-/// Threads for so many CPUs of a node.
+/// The number of threads on a node with `cpus` CPUs.
 fn auto(cpus: u32, jobs: u32) -> u32 {
     cpus.saturating_sub(jobs) / 4
 }

@@ -157,7 +157,7 @@ pub(crate) struct Shares {
     pub(crate) blocks: u64,
     /// The whole file.
     pub(crate) file: Bytes,
-    /// From one thread's part of the file to the next one's.
+    /// Distance between the parts of the file that two consecutive threads read.
     stride: Bytes,
     /// How much of it a thread reads.
     read: Bytes,

@@ -103,9 +103,8 @@ const ALLOCATED: Bytes = Bytes::kib(12);
 const ROUNDS: u64 = 8;
 /// Words of each page that a collector's thread loads where it goes through objects. assumed: objects of half a KiB.
 const LINES: u32 = 8;
-/// One batch in so many goes to another warehouse too, for a word of each page: 3 % of all loads. assumed: TPC-C, from which
-/// SPECjbb
-/// descends, has 1 % of order lines and 15 % of payments elsewhere; SPEC gives no figure.
+/// One batch in four goes to another warehouse too, for a word of each page: 3 % of all loads. assumed: TPC-C, from which
+/// SPECjbb descends, has 1 % of order lines and 15 % of payments elsewhere; SPEC gives no figure.
 const ELSEWHERE: u64 = 4;
 /// Tables that all warehouses of a JVM read. assumed: 20,000 items of some hundred bytes, with trees over them.
 const TABLES: Bytes = Bytes::mib(8);
@@ -407,7 +406,7 @@ fn of_point(threads: u32, tasks: &[TaskOutcome]) -> TaskOutcome {
     whole
 }
 
-/// A warehouse's thread, for one point. `start` and `end` of the outcome are those of its transactions.
+/// The thread of a warehouse, for one point. `start` and `end` of the outcome are the ends of its transactions.
 async fn warehouse_thread<O: Os>(os: &O, shared: &Shared, point: usize, warehouse: u32) -> Result<TaskOutcome, Errno> {
     let jvm = &shared.jvm;
     let used = os.rusage().await?;

@@ -53,7 +53,7 @@ const SOURCES_OF_DIRECTORY: u64 = 512;
 const OBJECT: Bytes = Bytes::kib(128);
 /// Trees that are kept; older ones are removed.
 const TREES: u64 = 8;
-/// A file of a tree has one page to this many.
+/// A file of a tree has from one page to this number of pages, drawn at random.
 const TREE_PAGES: usize = 8;
 /// Hours between two backups.
 const BACKUP: u64 = 6;

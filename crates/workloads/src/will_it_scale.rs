@@ -73,7 +73,7 @@ pub const INFO: WorkloadInfo = WorkloadInfo {
     params: &[TEST, MODEL, TASKS, SECONDS, WARMUP, SIZE, MEMHOG, SETTLE],
 };
 
-/// A task stores so much between two looks at the clock.
+/// The memory that a task stores to between two looks at the clock.
 const PIECE: Bytes = Bytes::HUGE_PAGE;
 /// The part of memory that memhog leaves alone where it takes all: marks, reserves of lower zones and its page tables are in it.
 const LEFT: u64 = 64;
@@ -136,7 +136,7 @@ pub enum Memhog {
     None,
     /// All free memory, but a 64th of the memory of the run.
     All,
-    /// So much.
+    /// This number of bytes.
     Size(Bytes),
 }
 
@@ -160,7 +160,7 @@ impl Memhog {
         })
     }
 
-    /// The most that it maps, of so much memory.
+    /// The most memory that the program maps, of `memory` bytes.
     fn of(self, memory: Bytes) -> Bytes {
         match self {
             Self::None => Bytes(0),
@@ -394,7 +394,7 @@ async fn work<O: Os>(os: &O, with: &TaskParams, what: MapSpec) -> Result<TaskOut
 struct Count {
     /// Stores from then on count.
     begin: Time,
-    /// For so long.
+    /// The length of the measured window.
     window: Picos,
     /// Since the window began.
     counted: Option<TaskOutcome>,

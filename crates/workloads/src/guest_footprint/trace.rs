@@ -5,7 +5,7 @@ use std::fmt;
 
 use units::{Bytes, Picos};
 
-/// From a time on, so much is held.
+/// The memory that is held from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// Since the start of the run, to the millisecond.

@@ -94,14 +94,15 @@ impl Jvm {
         Runs { range, len: self.buffer, every: self.buffer * batch.warehouses }
     }
 
-    /// The part of a region that a collector's thread copies: one buffer of so many.
+    /// The buffers of a region that collector thread `worker` of `workers` copies: every `workers`-th buffer.
     pub(super) fn share(&self, region: VmRange, (worker, workers): (u64, u64)) -> Option<Runs> {
         let first = self.buffer * worker;
         let rest = region.len.0.checked_sub(first.0).filter(|rest| *rest > 0)?;
         Some(Runs { range: region.part(first, Bytes(rest)), len: self.buffer, every: self.buffer * workers })
     }
 
-    /// Transactions of a batch: its rounds over the live objects have the loads of so many.
+    /// Number of transactions in a batch: the batch's rounds over the live objects load as many words as this number of
+    /// transactions.
     pub(super) fn transactions(&self) -> u64 {
         (self.whole_warehouse().0 / Bytes::PAGE.0 * ROUNDS / LOADS).max(1)
     }
