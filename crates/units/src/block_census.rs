@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// How much of memory cannot be moved, and over how many pageblocks that is scattered.
 ///
-/// Unmovable is what neither migration nor reclaim of pages can take away: slabs (those of reclaimable caches too), page
-/// tables, and all else that the kernel has for itself. Movable is anonymous memory and the page cache. Frames on per-CPU lists
-/// are free.
+/// Unmovable memory is what neither migration nor page reclaim can take away: slabs (also of reclaimable caches), page tables,
+/// and all else that the kernel has for itself. Movable memory is anonymous memory and the page cache. Frames on per-CPU lists
+/// count as free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockCensus {
     /// Pageblocks with frames that the page allocator manages.

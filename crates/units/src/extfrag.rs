@@ -97,7 +97,7 @@ impl ExtfragClass {
         })
     }
 
-    /// A name among those of counters, with the values of its fields: `mm_page_alloc_extfrag/movable/unmovable/1/0`.
+    /// The name of the class's counter, with the values of the fields: `mm_page_alloc_extfrag/movable/unmovable/1/0`.
     pub fn name(self) -> String {
         let Self { alloc_type, fallback_type, fragmenting, change_ownership } = self;
         let [fragmenting, change_ownership] = [fragmenting, change_ownership].map(u8::from);

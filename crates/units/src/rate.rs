@@ -11,7 +11,7 @@ use crate::{Bytes, ParseSizeError, Picos};
 pub struct BytesPerSecond(u64);
 
 impl BytesPerSecond {
-    /// So much per second; nothing is no rate.
+    /// A number of bytes per second; zero is no rate.
     pub const fn new(each_second: Bytes) -> Option<Self> {
         if each_second.0 == 0 { None } else { Some(Self(each_second.0)) }
     }
@@ -21,7 +21,7 @@ impl BytesPerSecond {
         Bytes(self.0)
     }
 
-    /// How long so many bytes take, rounded up to a picosecond.
+    /// The time that a number of bytes takes, rounded up to a picosecond.
     ///
     /// # Panics
     /// When that is more than [`Picos`] holds, 213 days.
