@@ -13,12 +13,12 @@ pub enum Pattern {
     /// The task loads one word of each page, in an order that no processor foresees; each load begins when the one before has
     /// come. An access is such a load.
     Random,
-    /// As `Random`, with so many words of each page, 1 to 64, each in a line of its own.
+    /// As `Random`, with this number of words of each page, 1 to 64, each word in a cache line of its own.
     Lines(u32),
     /// The task loads one word of each page, page after page: a stride that processors do not follow beyond a page. Each load
     /// begins when the one before has come.
     Stride,
-    /// As `Random`, and each word is stored back before the next one is loaded. An access is such a load with its store.
+    /// As `Random`, and each word is stored back before the following word is loaded. An access is a load with its store.
     Update,
 }
 
@@ -29,7 +29,7 @@ pub struct Runs {
     pub range: VmRange,
     /// The length of each, a page at least.
     pub len: Bytes,
-    /// From the start of one to that of the next, at least their length.
+    /// Distance from the start of a part to the start of the following part, at least the length of a part.
     pub every: Bytes,
 }
 
@@ -43,9 +43,9 @@ impl From<VmRange> for Runs {
 /// How long it does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Amount {
-    /// So many times all of the range.
+    /// The whole range, this number of times.
     Rounds(u64),
-    /// For so long, by the clock.
+    /// For this time by the clock.
     Time(Picos),
 }
 

@@ -58,7 +58,7 @@ pub trait Os: Clone + Send + 'static {
     /// not show this process which of its pages are huge.
     fn places(&self, range: VmRange) -> impl Future<Output = Result<Vec<Placed>, Errno>>;
 
-    /// Uses so much time of its CPU, and no memory.
+    /// Uses CPU time of the task's CPU, and no memory.
     fn compute(&self, span: Picos) -> impl Future<Output = ()>;
 
     /// Sleeps for at least `span`.
