@@ -16,8 +16,8 @@ use units::{Bytes, CpuId};
 use workloads::{Outcome, Workload};
 
 const ROUNDS: usize = 7;
-/// What is compared within the simulator is short, and the least of so many rounds repeats to a hundredth on a machine whose
-/// medians move by a tenth.
+/// Runs within the simulator are short, and the fastest of 40 rounds repeats to a hundredth on a machine whose medians move
+/// by a tenth.
 const SHORT_ROUNDS: usize = 40;
 const SIZE: Bytes = Bytes::mib(128);
 const MACHINE: &str = "one-node-4g";
@@ -92,7 +92,7 @@ fn main() {
     many_cpus();
 }
 
-/// CPU time per fault on a machine of so many CPUs, as many tasks, and `SIZE` for all of them together.
+/// CPU time per fault on a machine of `cpus` CPUs with one task on each; the tasks share `SIZE` bytes.
 fn per_fault(cpus: u32, model: &str) -> f64 {
     let mut machine = Machine::load(MACHINE, &linux::setting::names()).expect("a built-in machine");
     machine.nodes[0].cpus = (0..cpus).map(CpuId).collect();

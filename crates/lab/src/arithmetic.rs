@@ -318,8 +318,8 @@ impl ZoneComparison {
 }
 
 impl MinFree {
-    /// How far the two may be apart, in percent: the kernel chose with fewer pages, early at boot. Those of a guest's initramfs
-    /// were missing, 15 MiB of 512 in our smallest guest; of that the square root leaves half.
+    /// How far the computed and the real value may be apart, in percent. The kernel chose with fewer pages, early at boot: the
+    /// pages of a guest's initramfs were missing, 15 MiB of 512 in our smallest guest, of which the square root leaves half.
     pub const TOLERANCE_PERCENT: f64 = 2.0;
 
     fn new(kernel_kib: u64, automatic_kib: u64) -> Self {

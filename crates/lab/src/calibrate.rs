@@ -40,7 +40,7 @@ use recipe::{RECIPES, Recipe};
 pub const DEFAULT_SECONDS: u16 = 10;
 /// Most memory that probes use; they never use more than a quarter of what is available.
 const MEMORY_MAX: Bytes = Bytes::mib(512);
-/// Fewer rounds say nothing about a spread: on a busy machine probing goes on until there are so many.
+/// The least number of rounds: fewer say nothing about a spread, so on a busy machine probing goes on until there are five.
 const ROUNDS_MIN: usize = 5;
 /// More than any primitive operation takes: a probe that says so was disturbed throughout.
 const TAKES_MAX: Picos = Picos::from_micros(100);

@@ -71,7 +71,7 @@ fn counted_by(system: &System, simulated: &[SimulatedColumn]) -> Vec<String> {
     names.unwrap_or_default()
 }
 
-/// Those of /proc/vmstat, as a real kernel had it.
+/// The names of the /proc/vmstat counters that a real kernel had.
 fn of_captures(system: &System) -> Vec<String> {
     let phases = system.captures.as_object().into_iter().flat_map(serde_json::Map::values);
     let files = phases.filter_map(|files| serde_json::from_value::<Capture>(files.clone()).ok());
@@ -79,7 +79,7 @@ fn of_captures(system: &System) -> Vec<String> {
     readings.flat_map(|reading| reading.into_keys().filter(|name| is_counter(name)).collect::<Vec<_>>()).collect()
 }
 
-/// Those of the simulator on a machine, with rules.
+/// The names of the counters that the simulator has on a machine, with rules.
 fn of_machine(machine: &Machine, rules: &Variant) -> Result<Vec<String>, String> {
     let config = simulated::config(machine, rules, Bytes(0), 1)?;
     let balloon = linux::balloon::target(&machine.settings).map(|_| mm::guest::balloon::BalloonSpec::default());
@@ -107,7 +107,7 @@ pub struct CountedBy {
     pub host: bool,
 }
 
-/// Every counter that is known: those of the simulator, and those of this machine's kernel.
+/// Every known counter: the simulator's, and those that this machine's kernel has.
 pub fn all() -> BTreeMap<String, CountedBy> {
     let mut all: BTreeMap<String, CountedBy> = BTreeMap::new();
     for name in sim::all_counter_names().into_iter().filter(|name| is_counter(name)) {

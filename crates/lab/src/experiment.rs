@@ -82,7 +82,7 @@ pub struct SimColumn {
     pub tables: Option<String>,
     /// Kernel settings of it alone.
     pub settings: Vec<(String, String)>,
-    /// Parameters of it alone, one value each; they go before those of the experiment.
+    /// Parameters of this line of the grid alone, one value each; they override the experiment's parameters.
     pub params: Vec<(String, Vec<String>)>,
 }
 

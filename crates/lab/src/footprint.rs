@@ -57,7 +57,7 @@ fn is_inside(held: &[Held], sample: &Sample) -> bool {
     held.last().is_none_or(|last| sample.at_us <= last.done_us)
 }
 
-/// Of a simulated guest with so many frames, holes not counted; none where its host is not simulated.
+/// The footprint of a simulated guest with `frames` frames, holes not counted; none where its host is not simulated.
 pub(crate) fn simulated(every: Picos, samples: &Samples, held: Vec<Held>, frames: Frames) -> Option<Footprint> {
     let columns = |gauges: &[&str]| -> Vec<usize> {
         let is_gauge = |name: &String| name.rsplit('/').next().is_some_and(|last| gauges.contains(&last));

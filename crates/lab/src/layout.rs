@@ -25,7 +25,7 @@ const BOOT_DMA: u64 = 158;
 const BOOT_KERNEL: u64 = 8_600;
 const SWIOTLB: u64 = Bytes::mib(64).frames().0;
 
-/// The zones of each node: those of the machine file, or of the usual map.
+/// The zones of each node, from the machine file or the usual map of a machine.
 pub fn zones(machine: &Machine) -> Vec<Vec<ZoneFacts>> {
     if machine.nodes.iter().any(|node| !node.zones.is_empty()) {
         return machine.nodes.iter().map(|node| node.zones.clone()).collect();

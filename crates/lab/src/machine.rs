@@ -33,7 +33,7 @@ pub struct Machine {
     pub nodes: Vec<Node>,
     /// The hardware threads of each core; empty when each core has one.
     pub threads: Vec<Vec<CpuId>>,
-    /// The CPUs that share each of the last caches; those of a node where it is empty.
+    /// The groups of CPUs that share a last-level cache; if this is empty, the CPUs of a node share one.
     pub caches: Vec<Vec<CpuId>>,
     /// The slow-down of CPUs that share a core; generic when it is not given.
     pub shared_core: Option<SharedCore>,
@@ -201,7 +201,7 @@ impl Machine {
 
     /// Makes the machine as fast as a guest of which QEMU translates the instructions (`tcg`), in the host's time.
     ///
-    /// CPUs of such a guest are some ten times slower than those of a server, and timers are not: see
+    /// A guest under translation, whose CPUs are some ten times slower than a server's, while its timers are not: see
     /// [`counting_instructions`](Self::counting_instructions). The disk is the host's.
     #[must_use]
     pub fn translated(mut self) -> Self {

@@ -180,8 +180,8 @@ fn week(hours: u64, probes: &[TaskOutcome]) -> Vec<Metric> {
     metrics
 }
 
-/// What will-it-scale prints, and what a guest's host did meanwhile. Names are those of the published table, which has one number
-/// for each.
+/// The numbers that will-it-scale prints, and what a guest's host did meanwhile. The names are taken from the published table,
+/// which has one number for each.
 fn will_it_scale(test: will_it_scale::Test, outcome: &Outcome) -> Vec<Metric> {
     let tasks = &outcome.tasks;
     let windows: f64 = tasks.iter().map(|task| task.end.since(task.start).as_secs_f64()).sum();

@@ -123,7 +123,7 @@ pub fn generic() -> &'static [Price] {
     &GENERIC.0
 }
 
-/// The prices of a guest that counts time in instructions, with so many nanoseconds to each.
+/// The prices of a guest that counts time in instructions, with `ns` nanoseconds per instruction.
 pub fn of_instructions(ns: u64) -> Vec<Price> {
     let price = |generic: &Price| {
         let own = COUNTED.iter().find(|own| own.work == generic.work);

@@ -1,4 +1,4 @@
-//! Results as they are read: those of runs here, and numbers that were measured elsewhere.
+//! Results as they are read: runs made here, and numbers measured elsewhere.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
     usage::UsageError,
 };
 
-/// The run and the records of a result directory, or those of them that have one of these seeds.
+/// The run and the records of a result directory; with `seeds`, only the records with one of these seeds.
 pub(crate) fn contents(directory: &Path, seeds: Option<Seeds>) -> Result<(Identity, Contents), UsageError> {
     contents_like(directory, seeds, None)
 }

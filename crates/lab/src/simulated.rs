@@ -47,7 +47,7 @@ pub fn spec(machine: &Machine) -> Result<MachineSpec, String> {
     Ok(MachineSpec { pageblock_order: Order::HUGE, max_order: MAX_ORDER, nodes })
 }
 
-/// A pageblock belongs to one zone; a border inside of one is possible on real machines, but not here yet.
+/// Rejects a zone border inside a pageblock: here a pageblock belongs to one zone, though real machines can have such borders.
 fn check_borders(nodes: &[NodeSpec]) -> Result<(), String> {
     let zones = nodes.iter().flat_map(|node| node.zones.iter().map(move |zone| (node.id, zone)));
     let mut zones: Vec<_> = zones.filter(|(_, zone)| zone.spanned.0 > 0).collect();
@@ -336,7 +336,7 @@ pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Re
     })
 }
 
-/// The CPUs that share a cache: those of a node where the machine does not say.
+/// The CPUs that share a cache; where the machine does not say, the CPUs of each node.
 fn caches(machine: &Machine) -> Vec<Vec<CpuId>> {
     let of_nodes = || machine.nodes.iter().map(|node| node.cpus.clone()).filter(|cpus| !cpus.is_empty()).collect();
     if machine.caches.is_empty() { of_nodes() } else { machine.caches.clone() }

@@ -1,5 +1,6 @@
 //! Simulated runs drawn at random, to look for mistakes in the simulator: any machine, rules, settings and workload, with faults
-//! from outside. Every so many steps each frame is asked whose it is; when the faults are over, the run has to come to its end.
+//! from outside. At regular steps each frame is asked which owner it has; when the faults are over, the run has to come to its
+//! end.
 //!
 //! A case is text: what it draws follows from its seed, and what failed can be made smaller, kept, and run again.
 

@@ -219,7 +219,7 @@ fn one_kernel(plan: &Plan, experiment: &str) -> Result<(), UsageError> {
     }
 }
 
-/// A kernel without what tells its settings from those of other columns.
+/// The kernel's name without the label that tells its settings from another column's.
 fn base_kernel(kernel: &str, label: Option<&str>) -> String {
     let without = label.and_then(|label| kernel.strip_suffix(label)).map(str::trim_end);
     without.unwrap_or(kernel).to_owned()

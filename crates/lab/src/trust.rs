@@ -28,7 +28,7 @@ use crate::{
 pub struct Trust {
     experiment: Experiment,
     machine: Machine,
-    /// The variants of its columns, by name, with those of their rules that nobody read in the source.
+    /// The variants of the columns, by name, with the rules of each variant that nobody read in the source.
     columns: Vec<(String, Vec<&'static str>)>,
     /// The published series whose tables it makes.
     published: Option<Published>,

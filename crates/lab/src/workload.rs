@@ -194,7 +194,7 @@ pub(crate) fn has(program: &WorkloadInfo, param: &str) -> bool {
         || shared_params(program.name, program.params).iter().any(|known| known.name == param)
 }
 
-/// Those of these parameters that the program of a cell has, for messages.
+/// The parameters among `names` that the program of a cell has, for messages.
 pub(crate) fn those(key: &Key, names: &[&str]) -> String {
     let program =
         WORKLOADS.iter().find(|program| program.name == key.workload).expect("it was found when it was planned");

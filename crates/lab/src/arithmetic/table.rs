@@ -44,7 +44,7 @@ impl ZoneComparison {
         lines
     }
 
-    /// One line for each node that has empty zones, all of them equal.
+    /// A line for each node that has empty zones; all of the zones in it are equal to the kernel's.
     fn empty_zones(&self) -> Vec<String> {
         let mut nodes: Vec<(NodeId, Vec<ZoneKind>)> = Vec::new();
         for zone in self.zones.iter().filter(|zone| is_dull(zone)) {

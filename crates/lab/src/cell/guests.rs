@@ -1,4 +1,4 @@
-//! Guests of a simulated host: their machines, and what is measured of all of them together.
+//! Guests of a simulated host: their machines, and the measurements over all guests together.
 
 use std::collections::BTreeMap;
 

@@ -69,12 +69,13 @@ impl Run {
         format!("{} {} {case}{defrag}{called}", self.guest.name, self.experiment)
     }
 
-    /// The name of all of them.
+    /// The name of the run's cells together.
     pub fn label(&self) -> String {
         format!("{} {} {}", self.guest.name, self.experiment, self.sets.join(" "))
     }
 
-    /// Why the run's kernel cannot have one of its settings: it came later. None where it has all of them.
+    /// Why the run's kernel cannot have one of the run's settings: the setting came later. None where the kernel has every
+    /// setting.
     pub fn lacks_setting(&self) -> Option<String> {
         let kernel = &self.guest.kernel;
         let names = self.sets.iter().filter_map(|set| set.split_once('=')).map(|(name, _)| name);

@@ -6,7 +6,7 @@ use super::{
     Cell, EXTFRAG, HUGE_BLOCKS, HUGE_FAULTS, HUGE_MEMORY, KSWAPD, NEAR_MEMORY, PTE_UPDATES, STALLS, SWAPPED_OUT, Spread,
 };
 
-/// Up to so many points of standard deviation, the kernel's own runs agree on the share of huge pages.
+/// Up to this standard deviation, in percentage points, the kernel's own runs agree on the share of huge pages.
 pub const CLEAR_POINTS: f64 = 3.0;
 
 /// The class of a counter, which says how near it must be.

@@ -138,7 +138,7 @@ pub const SOMETIMES_SET: &[Axis] = &[
     axis("vm.dirty_ratio", &["10", "40"]),
     axis("vm.dirty_background_ratio", &["5", "15"]),
 ];
-/// One cell in so many has a setting of [`SOMETIMES_SET`].
+/// One cell in five has a setting of [`SOMETIMES_SET`].
 pub const SOMETIMES: u64 = 5;
 /// Candidates for each cell that is wanted; a draw that needs more has ranges of which nearly nothing can run.
 const CANDIDATES_MAX: u64 = 50;
@@ -242,8 +242,8 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// The draw: so many runs, and which candidates were left out before the last of them. `place` turns a candidate into a run whose
-/// machine is a file, or says why it cannot run.
+/// The draw: `count` runs, and the candidates that were left out before the last run. `place` turns a candidate into a run whose
+/// machine is a file, or says why the candidate cannot run.
 pub fn draw(
     seed: &str,
     (cells, boots): (u64, u64),

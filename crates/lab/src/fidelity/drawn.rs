@@ -48,7 +48,7 @@ pub struct Drawn {
 /// Ours beside the ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Score {
-    /// Means of ours against those of the kernel.
+    /// Means of our runs against the kernel's means.
     pub ours: Tally,
     /// Boots of the kernel against its other boots.
     pub ceiling: Tally,

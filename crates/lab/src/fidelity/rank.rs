@@ -12,7 +12,7 @@ use super::{Cell, EXTFRAG, HUGE_BLOCKS, HUGE_MEMORY, KSWAPD, NEAR_MEMORY, STALLS
 pub const QUANTITIES: [&str; 7] = [HUGE_BLOCKS, STALLS, KSWAPD, EXTFRAG, HUGE_MEMORY, NEAR_MEMORY, SWAPPED_OUT];
 /// Quantities by which they are ranked where nothing else is said.
 pub const USUAL: [&str; 2] = [HUGE_BLOCKS, STALLS];
-/// Means of the kernel that are further apart than so many pooled standard errors are in an order.
+/// Two means of the kernel have an order if they are more than this number of pooled standard errors apart.
 const ERRORS: f64 = 2.0;
 
 /// Every two policies of one group, by one quantity.

@@ -18,7 +18,7 @@ pub struct Latency {
     /// A cache line of a sweep of stores by one CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<ByPlace>,
-    /// A cache line that CPUs write in step, from the cache of one to that of the next.
+    /// Time for a cache line that CPUs write in step to pass from one CPU's cache to another's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<ByPlace>,
     /// The last-level cache of each CPU.
@@ -47,7 +47,7 @@ pub struct Latency {
     pub sharing: Option<Sharing>,
 }
 
-/// Busy CPUs of a core share its speed, and those of a last-level cache its size.
+/// Slow-down when CPUs are busy: the CPUs of a core share its speed, and the CPUs of a last-level cache share its size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sharing {
     /// The time of user code that needs no memory while another hardware thread of the core is busy, in percent of its time
@@ -205,7 +205,7 @@ impl Latency {
 /// The note about a machine without distances.
 pub const FLAT: &str = "memory is equally near everywhere: the machine gives no [latency]";
 
-/// The `[latency]` of a file, of a machine of so many nodes.
+/// The table `[latency]` of a file, for a machine with `nodes` nodes.
 pub(super) fn read(root: &TableReader<'_>, nodes: usize) -> Result<Option<Latency>, UsageError> {
     let Some(table) = root.table("latency")? else { return Ok(None) };
     let table = table.only("figure", KEYS)?;
@@ -348,7 +348,7 @@ fn links(table: &TableReader<'_>, nodes: usize) -> Result<Option<Links>, UsageEr
 /// More entries than any TLB has.
 const ENTRIES_MAX: u64 = 1 << 24;
 
-/// So many numbers of entries.
+/// Reads an entry that is a list of `N` numbers.
 fn entries<const N: usize>(figure: &TableReader<'_>, key: &str) -> Result<[u64; N], UsageError> {
     let given: Vec<u64> = figure.required(key)?;
     let found: Option<[u64; N]> = given.try_into().ok();

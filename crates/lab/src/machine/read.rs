@@ -182,7 +182,7 @@ fn disk(root: &TableReader<'_>) -> Result<Option<Disk>, UsageError> {
     Ok(Some(disk))
 }
 
-/// All of a node but its distances, which make sense only next to those of the other nodes.
+/// A node without its distances, which make sense only beside the distances of the other nodes.
 fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, UsageError> {
     let found: u64 = table.required("id")?;
     if found != u64::from(id.0) {

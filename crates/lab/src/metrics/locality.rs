@@ -5,7 +5,7 @@ use workloads::{Outcome, TaskOutcome};
 
 use super::metric::{GIB, metric};
 
-/// Counters that a table has, each a sum of those of /proc/vmstat, which some kernels have by zone.
+/// Counters of the table, each the sum of some /proc/vmstat counters, which some kernels have by zone.
 const COUNTERS: [(&str, &[&str]); 11] = [
     ("compact_stall", &["compact_stall"]),
     ("compact_fail", &["compact_fail"]),

@@ -16,7 +16,7 @@ pub(super) fn classed(name: &str, class: &str, unit: &str, better: Better, sampl
     Metric { class: Some(class.to_owned()), ..metric(name, unit, better, samples) }
 }
 
-/// So many a second.
+/// The rate of an event: its count per second.
 pub(super) fn rate(count: u64, span: Picos) -> f64 {
     count as f64 / span.as_secs_f64()
 }

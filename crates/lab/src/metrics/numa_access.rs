@@ -1,4 +1,4 @@
-//! Metrics of numa-access: for each pair of nodes, and by those of local huge pages where both page sizes were used.
+//! Metrics of numa-access for each pair of nodes; where both page sizes were used, also relative to local huge pages.
 
 use os::Pattern;
 use report::{Better, Metric};
@@ -9,7 +9,7 @@ use super::metric::{GIB, classed, metric, rate};
 /// Bytes of an access of a sweep.
 const LINE: u64 = 64;
 
-/// A class for each pair of nodes and each way of mapping; a sample for each task of it, or what all of them had together.
+/// A class for each pair of nodes and each way of mapping, with a sample for each task or one for all tasks together.
 pub(super) fn metrics(pattern: Pattern, tasks: &[TaskOutcome]) -> Vec<Metric> {
     let accesses: Vec<Access> = tasks.iter().filter_map(|task| task.access).collect();
     let mut pairs: Vec<(String, Vec<Access>)> = Vec::new();

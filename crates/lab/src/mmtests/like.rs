@@ -1,4 +1,4 @@
-//! Rows that numbers from elsewhere stand in: those of another result, or of a published series.
+//! The rows that numbers from elsewhere are put into: the rows of another result, or of a published series.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -48,7 +48,7 @@ const SINGLE: &str = "SPECjbbSingleJVM/SPECjbb.001.txt";
 const MULTI: &str = "SPECjbbMultiJVM.001/MultiVMReport.txt";
 
 impl Logs {
-    /// Those of a benchmark in a folder; files of other names are not looked at.
+    /// Reads the logs of a benchmark in a folder; files of other names are ignored.
     pub(super) fn open(root: &Path, kind: Kind) -> Result<Self, UsageError> {
         let mut logs = Self { root: root.to_owned(), ..Self::default() };
         if kind == Kind::Warehouses {
@@ -81,7 +81,7 @@ impl Logs {
         logs
     }
 
-    /// The files as they are on disk, by path; mmtests wants those of faults packed.
+    /// The files as they are on disk, by path; mmtests wants the logs of faults compressed.
     pub(super) fn packed(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
         self.files.iter().map(|(name, text)| {
             if !has_extension(name, "log") {

@@ -35,12 +35,12 @@ pub(super) struct Found {
     pub(super) around: Around,
 }
 
-/// Whether a path is a result of ours, or an export of one.
+/// Is the path a result of ours, or the export of a result?
 pub(crate) fn is_ours(path: &Path) -> bool {
     [IDENTITY_FILE, BESIDE].iter().any(|file| path.join(file).exists())
 }
 
-/// The result that a path holds which has no `run.json`; with rows like those of `like`, where that is given.
+/// The result at a path without a `run.json`; with rows like `like`'s, if that is given.
 ///
 /// # Errors
 /// One message: nothing that is understood, a file that is cut short, or a run that has no place beside `like`.

@@ -81,7 +81,7 @@ pub(super) fn read(file: &Path, content: &str, test: &str) -> Result<Around, Usa
     Ok(Around { counters, duration: time(file, content, test)? })
 }
 
-/// The lines between a marker and the next one.
+/// The lines between a marker and the marker after it.
 fn block<'a, 'b>(lines: &'b [(usize, &'a str)], marker: &str) -> Option<&'b [(usize, &'a str)]> {
     let from = lines.iter().position(|(_, line)| line.trim_end() == marker)? + 1;
     let is_end = |line: &str| line.starts_with("file ") || line.starts_with("test ") || line.starts_with("time ::");

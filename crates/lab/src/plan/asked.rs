@@ -25,7 +25,7 @@ pub struct Asked {
     /// Names or paths of variants.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<String>,
-    /// Kernels of the experiment's own columns, where not all of them are wanted.
+    /// Kernels of the experiment's own columns, if the user wants only some of these columns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
     /// `NAME=VALUES`, as the user wrote them.

@@ -57,7 +57,7 @@ pub struct Session {
     pub kernel: String,
     /// Those settings alone, as a label.
     pub label: Option<String>,
-    /// Settings beside those of the machine file.
+    /// Settings that the machine file does not have.
     pub settings: Vec<(String, String)>,
     /// Where the session runs.
     pub place: Place,

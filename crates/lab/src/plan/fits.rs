@@ -18,7 +18,7 @@ use crate::workload;
 /// The most files that a process may have open: what `fs.nr_open` is after boot (`sysctl_nr_open`, fs/file.c, v6.1).
 const OPEN_MAX: u64 = 1 << 20;
 
-/// Parameters that say how large files are together: those of the first line of which a workload has any.
+/// Parameters that give the total size of files. A workload uses the first line that has any of its parameters.
 const SIZED_BY: [&[&str]; 2] = [&["aged", "total"], &["size"]];
 
 /// Why the parameters of a session ask for files that its machine cannot have, if they do: a mistake on every host.

@@ -21,7 +21,7 @@ pub fn task_counts(cpus: u32) -> Vec<u32> {
     if cpus <= 8 { (1..=cpus).collect() } else { large_stride(cpus) }
 }
 
-/// How many threads mmtests' thpscale is run with on so many CPUs.
+/// The thread counts of mmtests' thpscale on a machine with `cpus` CPUs.
 fn thread_counts(cpus: u32) -> Vec<u32> {
     const THREADS_MAX: u32 = 32;
     large_stride(THREADS_MAX.min(4 * cpus))
@@ -54,7 +54,7 @@ pub(super) struct Ground<'a> {
     pub(super) room: Option<Bytes>,
     pub(super) settings: &'a [(String, String)],
     pub(super) seeds: Seeds,
-    /// Parameters of this ground alone: they go before those of the experiment.
+    /// Parameters of this ground alone, which override the experiment's parameters.
     pub(super) params: &'a [(String, Vec<String>)],
 }
 
@@ -67,8 +67,8 @@ pub(super) struct Grid {
 /// Parameters that say how much memory a case needs: a user who gives one has asked for that.
 const ASKED: [&str; 7] = ["tasks", "threads", "size", "aged", "total", "guests", "memory"];
 
-/// Lays the grid. Parameters in `given` come from the user and replace those of the experiment; a case that the user
-/// asked for and that does not fit is an error, one that only the default grid has is left out.
+/// Lays the grid. Parameters in `given` come from the user and replace the experiment's parameters. A case that the
+/// user asked for and that does not fit is an error; a case that only the default grid has is left out.
 pub(super) fn lay(
     experiment: &Experiment,
     given: &[(String, Vec<String>)],
@@ -154,7 +154,7 @@ fn needs(key: &Key, need: Bytes) -> String {
     )
 }
 
-/// Why a planned cell does not fit into so much memory, if it does not.
+/// Why a planned cell does not fit into `room` bytes, if it does not.
 pub(super) fn misfit_of(key: &Key, room: Bytes) -> Option<String> {
     let workload = workload::planned(key);
     beyond(key, workload.memory(room), room)

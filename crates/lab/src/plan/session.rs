@@ -37,9 +37,9 @@ const HERE: &str = "here";
 pub(super) struct Planner<'a, P> {
     pub(super) request: &'a Request,
     pub(super) experiment: &'a Experiment,
-    /// Those of each column.
+    /// Settings of each simulated column.
     pub(super) settings: &'a [Settings],
-    /// Those of each column of this host.
+    /// Settings of each column of this host.
     pub(super) of_host: &'a [Settings],
     pub(super) params: Vec<(String, Vec<String>)>,
     pub(super) probe: P,
@@ -53,7 +53,7 @@ struct SimColumn {
     chosen_for: Option<String>,
     /// The set of tables that it belongs to.
     group: Option<String>,
-    /// What tells its settings from those of others.
+    /// What tells the column's settings from another column's.
     label: Option<String>,
     /// All that is set.
     settings: Vec<(String, String)>,

@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct Settings {
     /// What tells the column from the others: the settings that have several values, such as `swappiness=10`.
     pub(super) label: Option<String>,
-    /// All of them.
+    /// All settings of the column.
     pub(super) values: Vec<(String, String)>,
 }
 
@@ -37,7 +37,7 @@ pub(super) type Values = Vec<(String, Vec<String>)>;
 
 /// What `--set` comes to.
 pub(super) struct Split {
-    /// Settings of each column, those of the experiment included.
+    /// Settings of each column, the experiment's settings included.
     pub(super) columns: Vec<Settings>,
     /// The same of a host, which nobody changes unless the user says so.
     pub(super) of_host: Vec<Settings>,

@@ -1,5 +1,5 @@
-//! The targets of a run: those that the user names; else those that the given options are for; else those of the experiment. An
-//! option that none of them can use is refused: nothing that a user names is ignored.
+//! The targets of a run: the targets that the user names, else the targets that the given options are for, else the
+//! experiment's. An option that no target can use is refused: nothing that a user names is ignored.
 
 use linux::qemu::Accelerator;
 use report::Target::{self, Host, Sim, Vm};
@@ -25,7 +25,7 @@ pub(super) struct Chosen {
 enum For {
     Host,
     Vm,
-    /// Simulated cells, also those of the twin of a real kernel.
+    /// Simulated cells, also as the twins of a real kernel.
     Sim,
     /// Simulated cells that are no twin: a twin has the rules of its kernel.
     SimAlone,
@@ -60,7 +60,7 @@ pub(super) fn choose(request: &Request, experiment: &Experiment) -> Result<Chose
     }
 }
 
-/// The targets that options mean, else those of the experiment; what says so; and whether the user did.
+/// The targets that the options mean, else the experiment's; then what says so, and whether the user did.
 fn meant(bound: &[Bound], request: &Request, experiment: &Experiment) -> (Vec<Target>, String, bool) {
     if request.state.as_deref() == Some(KERNEL) {
         return (vec![Vm, Sim], format!("--state {KERNEL}"), true);

@@ -28,9 +28,9 @@ const INJECT: &str = "PAGELAB_INJECT";
 /// A guest that has not come to its first operation by then never will, even on a busy machine.
 pub(crate) const BOOT_TIMEOUT_S: u64 = 180;
 
-/// The cells of each boot that has any to do: those of one seed share one. A workload that fills memory leaves a kernel that is
-/// not as it was (compaction deferred, mobility of blocks changed), so that each of its cells gets a boot of its own; and so does
-/// one with a balloon, which the next would find inflated.
+/// The cells of each boot that has cells to do. Cells with the same seed share a boot. A workload that fills memory leaves a
+/// changed kernel (compaction deferred, mobility of blocks changed), so each of its cells gets a boot of its own; so does a cell
+/// with a balloon, which the following cell would find inflated.
 pub(super) fn boots(session: &Session, replayable: bool, done: &BTreeSet<Key>) -> Vec<Vec<Key>> {
     let boots: Vec<Vec<Key>> = if session.presses() || session.has_balloon() {
         session.keys.iter().map(|key| vec![key.clone()]).collect()
@@ -87,7 +87,7 @@ pub(super) fn guest_plan(session: &Session, keys: &[Key], sample: Option<Every>)
     })
 }
 
-/// Modules that a guest needs: those of its machine, and drivers of what the plan gives it.
+/// Modules that a guest needs: for its machine, and drivers for what the plan gives it.
 pub(super) fn modules(session: &Session, image: &KernelImage, plan: &GuestPlan) -> Result<Vec<String>, ModuleError> {
     let disk = plan.disk.map(linux::disk::Disk::modules).unwrap_or_default();
     let drivers = [disk, linux::balloon::modules(&plan.settings)].concat();

@@ -199,7 +199,7 @@ impl Held {
         }
     }
 
-    /// Rejects cells that have to be worked again: those without their file, and those of guests of which nothing is known that
+    /// Rejects cells that have to be run again: cells without their file, and cells of guests about which nothing is known and
     /// no further boot will tell.
     pub(super) fn reject_what_lacks_something(&mut self, identity: &Identity) {
         let files = std::mem::take(&mut self.files);

@@ -94,7 +94,7 @@ fn places(shown: &Shown) -> Vec<String> {
     lines
 }
 
-/// The names of kernels, without what all of them begin with before a `+` in all but the first.
+/// The names of kernels; all but the first lose the stem before a `+` that every name shares.
 fn stem_once(kernels: &[&str]) -> Vec<String> {
     let stem = kernels.first().and_then(|first| Some(first.split_once('+')?.0)).unwrap_or_default();
     let all = !stem.is_empty() && kernels.iter().all(|kernel| kernel.split('+').next() == Some(stem));

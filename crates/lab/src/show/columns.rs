@@ -18,7 +18,7 @@ pub enum Which<'a> {
     Tables(Causes),
     /// Samples over time: these names, or all where none is named.
     Series(&'a [String]),
-    /// The longest operations off the fast path, so many of each cell.
+    /// The given number of longest operations off the fast path in each cell.
     Stalls(usize),
 }
 

@@ -103,7 +103,8 @@ pub(super) fn others(wanted: &PageWanted, case: &str, columns: &[Column], cells:
     others
 }
 
-/// How results of different workloads are compared: the workload of one with the kernel of the other; and each in itself.
+/// How results of different workloads are compared: the first result's workload on the second result's kernel, and each
+/// result in itself.
 pub(super) fn of_strangers(results: &[PathBuf], names: &[String], shown: &[Shown], seeds: Option<Seeds>) -> Vec<How> {
     let mut how = Vec::new();
     if let Some(other) = strange(shown) {

@@ -194,7 +194,7 @@ pub fn noise(results: &[PathBuf], seeds: Option<Seeds>, full: bool, form: Format
     })
 }
 
-/// The rows that numbers from elsewhere stand in: those of the first result of ours.
+/// The rows that numbers from elsewhere are put into: the rows of the first result of ours.
 fn rows_of(results: &[PathBuf]) -> Result<Option<Like>, UsageError> {
     let Some(ours) = results.iter().find(|path| mmtests::is_ours(path)) else { return Ok(None) };
     let (identity, _) = contents(ours, None)?;
@@ -248,7 +248,7 @@ pub(super) fn in_words(names: &[String], shown: &[Shown], other: usize) -> Strin
     format!("{} and {} have no {what} in common: {first}, and {second}", names[0], names[other])
 }
 
-/// All cells, each with the name of its result; those of one result alone without.
+/// All cells, each with the name of its result; without a name if there is one result.
 pub(super) fn marked(names: &[String], shown: &[Shown]) -> Vec<Cell> {
     let of = |(name, shown): (&String, &Shown)| {
         let mut cells = shown.cells.clone();

@@ -195,7 +195,7 @@ fn fitting<'a>(maps: impl Iterator<Item = &'a BlockMap>) -> usize {
     samples
 }
 
-/// So many of some samples, evenly, with the first and the last of them.
+/// Indices of at most `most` evenly spaced samples out of `all`, with the first and the last sample among them.
 fn thinned(all: usize, most: usize) -> Vec<usize> {
     if all <= most {
         return (0..all).collect();

@@ -18,7 +18,7 @@ pub fn series(directory: &Path, seeds: Option<Seeds>, names: &[String], format: 
     Ok(format.of(&page))
 }
 
-/// Prints the longest operations of the cells in `directory` that have a log of them, so many of each cell.
+/// Prints the `count` longest operations of each cell in `directory` that has a log of them.
 pub fn stalls(directory: &Path, seeds: Option<Seeds>, count: usize, format: Format) -> Result<String, UsageError> {
     let mut cells = logged(directory, seeds)?.cells;
     report::name_cases(&mut cells);

@@ -44,7 +44,7 @@ fn planned_with(experiment: &Experiment, sets: &[&str]) -> (Layout, Vec<Key>) {
     (experiment.layout, keys)
 }
 
-/// Metrics as workloads have them, by name, class, part and unit. Cells of all workloads get all of them.
+/// Metrics that workloads have, by name, class, part and unit. The cells of every workload get all these metrics.
 const METRICS: [(&str, Option<&str>, Option<&str>, &str); 14] = [
     ("fault_latency_ns", None, None, "ns"),
     ("fault_latency_us", Some("fault-base"), Some("3"), "us"),
@@ -154,7 +154,7 @@ fn assert_apart(layout: Layout, one: &Key, other: &Key, what: &str) {
     }
 }
 
-/// Makes another key of one.
+/// Changes a key into another one.
 type Change = fn(&mut Key);
 
 #[test]
@@ -195,7 +195,7 @@ fn cells_that_differ_in_any_parameter_have_rows_of_their_own() {
     assert!(pairs > 200, "{pairs}");
 }
 
-/// Planned cells with so many seeds, and once more with other settings: at least two columns.
+/// Planned cells with `seeds` seeds, and once more with other settings, so that there are at least two columns.
 fn two_columns(keys: &[Key], seeds: u64) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (at, key) in (1..).zip(keys) {

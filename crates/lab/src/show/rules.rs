@@ -1,4 +1,5 @@
-//! Lines on rules: those of another release that a simulated column has, and mechanisms of its release that no rule has.
+//! Lines on rules: the rules of another release that a simulated column uses, and mechanisms of the column's release
+//! that no rule has.
 
 use ::rules::variant::major_minor;
 use report::{WIDTH, short::text::fold};
@@ -25,7 +26,7 @@ pub(super) fn lines(simulated: &[SimulatedColumn]) -> Vec<String> {
     whose.into_iter().chain(lacks).flat_map(|line| fold(&line, WIDTH)).collect()
 }
 
-/// `v5.15: rules of 5.14`, of a column whose rules are not those of the release that it is of.
+/// `v5.15: rules of 5.14`, for a column whose rules are of another release than its kernel.
 fn of_another(column: &SimulatedColumn) -> Option<String> {
     let bare = |name: &str| name.trim_start_matches('v').to_owned();
     if let Some((release, rules)) = &column.variant.stands_in {

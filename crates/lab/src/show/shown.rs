@@ -123,7 +123,7 @@ pub(super) fn read_like(directory: &Path, seeds: Option<Seeds>, like: Option<&Li
     })
 }
 
-/// The first result whose cells are of other experiments or workloads than those of the first result.
+/// Index of the first result whose cells have other experiments or workloads than the first result's.
 pub(super) fn strange(shown: &[Shown]) -> Option<usize> {
     let of = |shown: &Shown| {
         shown.cells.iter().map(|cell| (cell.key.experiment.clone(), cell.key.workload.clone())).collect::<BTreeSet<_>>()

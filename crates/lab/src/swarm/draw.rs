@@ -112,7 +112,7 @@ const WORKLOADS: &[Drawn] = &[
 
 /// Settings that each case has; others come by chance.
 const ALWAYS: [&str; 2] = [setting::THP_ENABLED, setting::THP_DEFRAG];
-/// One setting, and one rule, of so many is drawn.
+/// On average one setting in ten, and one rule in 40, is drawn for a case.
 const SETTINGS_RARE: u64 = 10;
 const RULES_RARE: u64 = 40;
 /// Steps between two walks over all frames.

@@ -1,5 +1,5 @@
-//! Counters of simulated cells beside those of a real kernel: the last comparison that was recorded of the fixed list, and the
-//! newest draw with its ceiling.
+//! Counters of simulated cells beside a real kernel's: the last recorded comparison of the fixed list, and the newest draw
+//! with its ceiling.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn recorded_by(program: &str) -> String {
     format!("; by simulator {}, not this one", program.get(..8).unwrap_or(program))
 }
 
-/// Those of this experiment, if any were compared.
+/// The comparison of this experiment, if any of its counters were compared.
 pub(super) fn of(experiment: &str) -> Option<Beside> {
     let recorded: Recorded = serde_json::from_str(RECORDED).expect("docs/fidelity.json is written by a program");
     let cells = recorded.cells.iter().filter(|cell| cell.cell.split_whitespace().nth(1) == Some(experiment));
@@ -119,7 +119,8 @@ pub(super) struct Drawn {
     words: String,
 }
 
-/// Those of the newest draw: of this experiment where it was drawn; of all where it could have been and was not.
+/// The comparison of the newest draw: of this experiment if it was drawn; of the whole draw if the experiment could have been
+/// drawn and was not.
 pub(super) fn drawn(experiment: &str) -> Option<Drawn> {
     drawn_of(DRAWN, experiment)
 }

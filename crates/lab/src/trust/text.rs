@@ -29,7 +29,7 @@ pub(super) fn screen(head: &[String], rows: &[Row], more: &str) -> String {
     fits.unwrap_or_else(|| with(*LINES.start()))
 }
 
-/// The screen with examples of at most so many lines.
+/// The screen, with examples of at most `most` lines.
 fn screen_of(head: &[String], rows: &[Row], more: &str, most: usize) -> String {
     let mut text = String::new();
     for line in head.iter().flat_map(|line| wrapped(line, WIDTH, AROUND)) {
@@ -52,7 +52,7 @@ fn screen_of(head: &[String], rows: &[Row], more: &str, most: usize) -> String {
     text
 }
 
-/// Lines of whole words; what does not fit on so many is cut.
+/// Lines of whole words; text that does not fit on `most` lines is cut.
 fn wrapped(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = fold(text, width);
     lines.retain(|line| !line.is_empty());
