@@ -7,8 +7,8 @@ use crate::{host::monotonic_ns, memory::first_byte, moves};
 
 /// Bytes of a cache line of x86-64.
 const LINE: u64 = 64;
-/// How many pages are visited before the clock is read again: so few that a visit of each takes some microseconds at least, and
-/// so many that reading it is no part of the time.
+/// Pages visited before the clock is read again: few enough that a batch takes some microseconds, and enough that reading the
+/// clock takes no noticeable part of the time.
 const BATCH: u64 = 256;
 
 /// The pages of some runs, as numbers from the start of their range.
@@ -43,7 +43,7 @@ pub(crate) fn access(runs: Runs, pattern: Pattern, amount: Amount) -> Result<Acc
     })
 }
 
-/// Loads so many words of each page, each after the one before; pages in a random order or by address.
+/// Loads `lines` words of each page one after another; pages in a random order or by address.
 fn follow_all(range: (VmRange, bool), (list, lines): (Vec<u64>, u64), amount: Amount) -> Accessed {
     let pages = list.len() as u64;
     let mut at = chain(range, (list, lines));
@@ -99,9 +99,9 @@ fn fill_page(start: *mut u8, page: u64) {
     }
 }
 
-/// Some words of each page, of a line each, say where the next one is, and the last of them where the next page is, in an order
-/// drawn once, or by address, which ends where it began. Says where the first one is. Which words of a page these are differs,
-/// as they would else all lie in a few sets of each cache.
+/// Some words of each page, each in a cache line of its own, say where the following word is; a page's last word says where the
+/// following page is. The order is drawn once or is by address, and it ends where it began. Returns where the first word is.
+/// The words' places differ from page to page, since they would else all lie in a few sets of each cache.
 fn chain((range, is_random): (VmRange, bool), (mut order, lines): (Vec<u64>, u64)) -> usize {
     let mut draws = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |n: u64| {
@@ -142,7 +142,7 @@ fn leave(at: usize, next: usize) {
     }
 }
 
-/// Loads a word that says where the next one is.
+/// Loads a word that says where the following word is.
 fn follow(at: usize) -> usize {
     #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
     // SAFETY: `chain` wrote the address of one of its own words here.

@@ -56,7 +56,7 @@ pub enum Medium {
 }
 
 impl Disk {
-    /// A disk for so many bytes of files.
+    /// A disk with room for `files` bytes of files, and for swap.
     pub fn new(files: Bytes, swap: Bytes, accelerator: Accelerator) -> Self {
         let medium = match accelerator {
             Accelerator::Replayable { .. } => Medium::Pmem,
@@ -65,7 +65,7 @@ impl Disk {
         Self { size: Self::size_for(files), swap: Bytes(swap.0.next_multiple_of(Bytes::HUGE_PAGE.0)), medium }
     }
 
-    /// The size of a disk that holds so many bytes of files, of 4 KiB or more each, beside what the file system itself takes:
+    /// The size of a disk that holds `files` bytes of files, each of 4 KiB or more, beside what the file system itself takes:
     /// inodes, directories, the journal.
     pub fn size_for(files: Bytes) -> Bytes {
         Bytes((files.0 + files.0 / 4 + Bytes::mib(64).0).next_multiple_of(Bytes::HUGE_PAGE.0))
@@ -163,7 +163,7 @@ pub(crate) struct Layout {
 
 /// The guest's archive lies at the top of what is below 4 GiB; there must be room for it that is no disk.
 const TOP: Bytes = Bytes::mib(64);
-/// With so much memory or more, QEMU's `pc` machine has 3 GiB below 4 GiB, and the rest above (hw/i386/pc_piix.c, 7.2).
+/// From this memory size on, QEMU's `pc` machine has 3 GiB below 4 GiB, and the rest above (hw/i386/pc_piix.c, 7.2).
 const SPLIT_FROM: Bytes = Bytes::mib(3584);
 const LOW: Bytes = Bytes::gib(3);
 const HIGH: Bytes = Bytes::gib(4);

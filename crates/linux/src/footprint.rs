@@ -67,7 +67,7 @@ impl Footprint {
     }
 }
 
-/// Resident frames of the private anonymous mappings of these sizes, and those of them in huge pages.
+/// Resident frames of the private anonymous mappings of these sizes, and the part of these frames in huge pages.
 fn resident(smaps: &str, backends: &[Bytes]) -> Result<(Frames, Frames), String> {
     let mut wanted = backends.to_vec();
     let (mut inside, mut resident, mut huge) = (false, Bytes(0), Bytes(0));

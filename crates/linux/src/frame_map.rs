@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 pub mod kpf {
     /// Used since reclaim looked at it.
     pub const REFERENCED: u64 = 1 << 2;
-    /// The page's contents are those of its backing.
+    /// The page's contents are the same as its backing's.
     pub const UPTODATE: u64 = 1 << 3;
     /// They are newer.
     pub const DIRTY: u64 = 1 << 4;
@@ -40,7 +40,7 @@ pub mod kpf {
     pub const MARKS: u64 = 1 | 1 << 1 | 1 << 8 | 1 << 17 | 1 << 35 | 1 << 36 | 1 << 37;
     /// First frame of a compound page.
     pub const COMPOUND_HEAD: u64 = 1 << 15;
-    /// Any other frame of one.
+    /// Another frame of a compound page than its first.
     pub const COMPOUND_TAIL: u64 = 1 << 16;
     /// Cannot be reclaimed.
     pub const UNEVICTABLE: u64 = 1 << 18;

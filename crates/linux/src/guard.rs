@@ -84,8 +84,8 @@ impl Guard {
         Ok(Self { child, orders, answers, undos: Vec::new(), reserved: Vec::new(), journal: None })
     }
 
-    /// Changes a setting. The value it has now is put back at the end, once, however often it is changed; so are those of
-    /// the settings that change with it.
+    /// Changes a setting. The value that it has now is put back at the end, once, however often the setting is changed; so are
+    /// the values of settings that change with it.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
         setting::check_writable(name)?;
         for disturbed in setting::disturbed_by(name) {

@@ -102,8 +102,8 @@ pub fn check(kernel: &KernelImage, wanted: &[String]) -> Result<(), ModuleError>
     of_kernel(kernel, wanted).map(drop)
 }
 
-/// Those of `names` that are files beside the kernel: a kernel with a driver built in has no file of it, and one put there by
-/// hand has none at all.
+/// The names that are files beside the kernel: a kernel with a driver built in has no file of that driver, and a kernel put
+/// there by hand has no files of modules.
 pub fn those_there(kernel: &KernelImage, names: &[String]) -> Result<Vec<String>, ModuleError> {
     let Some(dir) = &kernel.modules else { return Ok(Vec::new()) };
     let tree = ModuleTree::open(dir)?;

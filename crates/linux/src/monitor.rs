@@ -30,13 +30,13 @@ const ASKED_EVERY_NS: u64 = 1_000_000_000;
 /// An operator: knows from when on the balloon shall hold how much.
 #[derive(Clone, Debug, Default)]
 pub struct Operator {
-    /// By the host's monotonic clock in nanoseconds, earliest first; those of the past are no more here.
+    /// Orders to come by the host's monotonic clock in nanoseconds, earliest first.
     orders: VecDeque<(u64, Frames)>,
     held: Option<Frames>,
 }
 
 impl Operator {
-    /// From now on: at each of these times, earliest first, the balloon shall hold so much.
+    /// Begins to drive the balloon: from now on it shall hold the given frames at each of these times, earliest first.
     pub fn begin(&mut self, orders: impl IntoIterator<Item = (Picos, Frames)>) {
         self.begin_at(monotonic_ns(), orders);
     }
@@ -70,7 +70,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Gives QEMU its end. A guest has so much memory.
+    /// Connects the monitor to QEMU's end of a socket; the guest has `memory` bytes.
     pub(crate) fn attach(command: &mut Command, memory: Bytes) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         command.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)));

@@ -9,7 +9,8 @@ use crate::{host::errno, memory::pointer, procfs};
 
 const NODES: &str = "/sys/devices/system/node";
 
-/// The nodes that the kernel shows, with those of the CPUs that are given; one with all of them where it shows none.
+/// The nodes that the kernel shows, each with the CPUs among `cpus` that it has; one node with all CPUs where the
+/// kernel shows no node.
 pub(crate) fn nodes(cpus: &[CpuId], whole: Bytes) -> Vec<NumaNode> {
     let list = |file: String| {
         let text = std::fs::read_to_string(&file).ok()?;

@@ -8,7 +8,7 @@ use units::{Bytes, Errno, NodeId};
 
 use crate::{frame_map::kpf, memory, numa};
 
-/// So much is asked about at a time.
+/// Memory that one call asks the kernel about.
 const PIECE: Bytes = Bytes::mib(64);
 const BASE_PER_HUGE: usize = (Bytes::HUGE_PAGE.0 / Bytes::PAGE.0) as usize;
 /// The frame number in an entry of /proc/self/pagemap (Documentation/admin-guide/mm/pagemap.rst, v6.1); zero for those who may
@@ -85,7 +85,8 @@ impl PageSizes {
         Ok(Self { pagemap: open("/proc/self/pagemap")?, flags: open("/proc/kpageflags")? })
     }
 
-    /// Of so many pages from the start of a range on. A huge page is asked about once, by its first.
+    /// Asks about `pages` pages from the start of a range on. For a huge page one answer stands, which the first base page
+    /// gives.
     fn of(&mut self, range: VmRange, pages: usize) -> Result<Vec<bool>, Errno> {
         let first = range.start.0 / Bytes::PAGE.0;
         let mut entries = vec![0; pages * 8];

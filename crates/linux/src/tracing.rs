@@ -110,7 +110,7 @@ struct Numbers {
     pageblock_order: Order,
 }
 
-/// Those of a kernel since 4.4 with huge pages.
+/// The event numbers of a kernel with huge pages, 4.4 or later.
 impl Default for Numbers {
     fn default() -> Self {
         Self { types: Mobility::ALL.map(Some).to_vec(), pageblock_order: Order::HUGE }

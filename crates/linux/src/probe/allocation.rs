@@ -28,8 +28,8 @@ pub(super) fn probes() -> Vec<Found> {
     vec![pages_of_a_pipe(), page_of_a_read(), pages_of_a_file()]
 }
 
-/// Reads of `/proc/self/environ` pass through a page that lives as long as the read; where there is nothing to read, nothing
-/// else happens. Those of `cmdline` look first, and take it later.
+/// A read of `/proc/self/environ` passes through a page that lives as long as the read; where there is nothing to read,
+/// nothing else happens. A read of `cmdline` looks first and takes the page later.
 fn page_of_a_read() -> Found {
     const GIVES: &[Raw] = &[Raw::EnvironRead, Raw::CmdlineRead];
     let open = |path| File::open(path).map_err(|error| format!("{path}: {error}"));

@@ -15,7 +15,7 @@ use super::{Found, Raw, absent, each, failed, probe, timed};
 
 /// In a ring.
 const BLOCKS: u32 = 16;
-/// A ring is set only in every so many rounds: each time, the kernel lets a grace period of RCU pass (`synchronize_net`).
+/// The ring is set only in every fourth round: each time, the kernel lets a grace period of RCU pass (`synchronize_net`).
 const PERIOD: u32 = 4;
 
 pub(super) fn probes() -> Vec<Found> {
@@ -54,7 +54,7 @@ impl Ring {
         Ok(Self(socket))
     }
 
-    /// Gives the ring so many blocks of an order, or none: then those that it has are freed.
+    /// Gives the ring `blocks` blocks of an order; with no blocks, the ring's present blocks are freed.
     fn set(&self, blocks: u32, order: Order) -> nix::Result<()> {
         let size = u32::try_from(Bytes::PAGE.0).expect("4 KiB") << order.0;
         let size = if blocks == 0 { 0 } else { size };

@@ -19,7 +19,7 @@ const NODES_HOT: usize = 1 << 12;
 const SHUFFLE: usize = 0x9e37_79b1;
 const NONE: u32 = u32::MAX;
 const MOVES: usize = 4096;
-/// Those of eight huge pages; all nodes have had their turn before one has its next.
+/// The tail frames of eight huge pages, so that every node of the list has its turn before a node has its turn again.
 const TAILS: usize = 4096;
 /// Entries of a page table.
 const ENTRIES: usize = 512;
@@ -89,7 +89,7 @@ impl Nodes {
         at
     }
 
-    /// So many nodes of one list, the first one first, to the head of another.
+    /// Moves `count` nodes of one list, from its head on, to the head of another.
     #[inline]
     fn transfer(&mut self, source: &mut List, target: &mut List, count: usize) {
         for _ in 0..count {
@@ -99,8 +99,8 @@ impl Nodes {
     }
 }
 
-/// Most moves are those of a block's neighbours, when it is split or merged, and of frames whose records somebody has just
-/// read, to take them off a process or to give them to one: caches have them.
+/// Most moves are of a block's neighbours, when the block is split or merged, and of frames whose records somebody has just
+/// read, to take them off a process or give them to a process: caches have these frames.
 fn list_move() -> Found {
     let (mut nodes, [mut full, mut empty]) = lists(NODES_HOT, 1);
     probe(&[Raw::ListMove], move |samples| {
@@ -132,7 +132,7 @@ fn list_move_shuffled() -> Found {
     })
 }
 
-/// So many nodes, all on the first of two lists, from each to the one that is `step` further.
+/// Makes `count` nodes, all on the first of two lists; each node is followed by the node `step` places further.
 fn lists(count: usize, step: usize) -> (Nodes, [List; 2]) {
     let mut nodes = Nodes::new(count);
     let mut lists = [List { head: NONE, count: 0 }, List { head: NONE, count: 0 }];
@@ -163,7 +163,7 @@ fn tail_frame() -> Found {
     })
 }
 
-/// The child's entries on fork, or those of a huge page that is split: plain stores, one after the other.
+/// The child's entries on fork, or the entries of a huge page that is split: plain stores, one after the other.
 fn pte_store() -> Found {
     let mut table = Box::new([0_u64; ENTRIES]);
     probe(&[Raw::PteStore], move |samples| {

@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> Result<PageTypeInfo, ProcError> {
     if info.blocks.is_empty() { Err(lines.ended("\"Number of blocks type\" and its zones")) } else { Ok(info) }
 }
 
-/// The table that starts with this line. Each node repeats all of them.
+/// The table that starts with this line. Every node repeats each table.
 fn heading(line: Line<'_>) -> Option<Table<'_>> {
     if let Some(orders) = line.text.strip_prefix("Free pages count per migrate type at order") {
         return Some(Table::Free { orders: orders.split_whitespace().count() });

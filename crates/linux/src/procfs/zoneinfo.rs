@@ -106,7 +106,7 @@ pub(super) fn prints_empty(zones: &[Zone]) -> bool {
     zones.iter().any(|zone| !zone.is_populated() || zone.boost.is_some())
 }
 
-/// A kernel that prints empty zones prints all of them, so the last node must not lack any.
+/// Checks the last node's zones: a kernel that prints empty zones prints every zone, so the last node must lack none.
 fn check_zone_count(zones: &[Zone], end: &Cursor<'_>) -> Result<(), ProcError> {
     let Some(last) = zones.last() else { return Err(end.ended("a zone")) };
     let of_last = zones.iter().filter(|zone| zone.node == last.node).count();
