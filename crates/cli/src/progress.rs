@@ -41,7 +41,7 @@ pub(crate) struct Terminal {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Event<'a> {
-    /// So many of so many cells are done, and what is being done now.
+    /// `done` of `total` cells are finished, and the cell that is running now.
     Step { done: usize, total: usize, doing: &'a str },
     /// Something worth knowing.
     Note { text: &'a str },
