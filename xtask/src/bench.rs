@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the benchmarks of the crates; and long simulated runs of this tree paired with those of another commit.
+//! `cargo xtask bench`: the benchmarks of the crates, and long simulated runs of this tree paired with runs of another commit.
 
 use std::{fmt, path::Path, process::Command};
 

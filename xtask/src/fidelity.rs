@@ -343,8 +343,7 @@ enum Why {
 /// pagelab's exit status when something cannot be had.
 const USAGE: i32 = 2;
 
-/// What pagelab said about itself in the end, in one line and not too long of one; it names the place of our results, which
-/// is of no interest.
+/// The last message of pagelab, in one line of bounded length; it names the place of our results, which is of no interest.
 fn last_words(stderr: &[u8]) -> String {
     const LENGTH_MAX: usize = 240;
     let text = String::from_utf8_lossy(stderr);

@@ -10,7 +10,7 @@ use std::{
 
 use linux::host::monotonic_ns;
 
-/// Does each job, so many at a time; results come in the order of the jobs.
+/// Runs each job, `at_once` jobs at a time; results come in the order of the jobs.
 pub(crate) fn in_parallel<J: Sync, R: Send>(at_once: usize, jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());

@@ -1,5 +1,5 @@
-//! `cargo xtask same-bytes BASE`: a list of simulated cells with this tree and with another commit. A change of structure must
-//! leave all of them as they are.
+//! `cargo xtask same-bytes BASE`: compares a list of simulated cells between this tree and another commit. A change of
+//! structure must leave every cell as it is.
 
 mod compare;
 

@@ -22,7 +22,7 @@ use nix::sys::resource::{Resource, setrlimit};
 
 /// CPU seconds that a case may take.
 const CPU_S: u64 = 120;
-/// Smaller cases that are tried of one that failed.
+/// Most smaller cases that are tried of a failing case.
 const SMALLER_MAX: usize = 80;
 /// An event that comes less often than this over all cases is named.
 const EVENTS_LEAST: u64 = 5;

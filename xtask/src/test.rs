@@ -23,7 +23,7 @@ use crate::{
 
 /// Variable that names the file to which tests append `NAME\tREASON` when they skip.
 const SKIPS_VARIABLE: &str = "PAGELAB_SKIPS";
-/// Variable that names the program as the dev profile builds it; a test compares its bytes with those of the release profile.
+/// Variable that names the program as the dev profile builds it; a test compares its bytes with the release profile's.
 const OTHER_PROFILE_VARIABLE: &str = "PAGELAB_OTHER_PROFILE";
 
 /// Settings of the dev profile for such builds: half the time and a tenth of the room, and no other code.

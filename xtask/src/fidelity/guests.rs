@@ -95,7 +95,7 @@ impl<'a> Guests<'a> {
         }
     }
 
-    /// How long all of them took.
+    /// Time that the boots took together, in seconds.
     pub(super) fn seconds(&self, boots: &[(&cells::Run, u64)]) -> f64 {
         let of = |(run, seed): &(&cells::Run, u64)| {
             let Outcome::Done(directory) = self.kept(run, *seed)? else { return None };

@@ -82,7 +82,7 @@ fn processes_that_begin_at_once_do_not_write_one_result() {
     assert_eq!(measured(&room.here().join("result")).len(), 8);
 }
 
-/// `pagelab ARGS` where no file may become larger than so many KiB: as on a full disk, a write fails.
+/// `pagelab ARGS` where no file may become larger than `kib` KiB: as on a full disk, a write fails.
 fn short_of_room(room: &Room, kib: u32, args: &[&str]) -> Answer {
     let mut shell = room.command_of(Path::new("sh"), &[] as &[&str]);
     let program = env!("CARGO_BIN_EXE_pagelab");

@@ -82,7 +82,7 @@ fn compaction_is_deferred_for_64_attempts() {
     assert!(is(value(&cells[0], "node0_pct"), 0.0));
 }
 
-/// Each policy with each value: an advised region among holes, small enough for all of them.
+/// Each policy with each value: an advised region among holes, small enough for every value to pass.
 #[test]
 fn every_policy_has_every_value_of_defrag() {
     const POLICIES: [&str; 12] = ["", "+1", "+2", "+3", "+4", "+5", "+6", "+6,7", "+8", "+9", "+10", "+11"];

@@ -84,7 +84,7 @@ fn another_seed_is_another_state_and_another_checksum_is_refused() {
     );
 }
 
-/// With the rules of 4.4 this machine comes to 60 % of the pageblocks, with those of 5.4 to 24 %.
+/// With the rules of 4.4 this machine comes to 60 % of the pageblocks, with the rules of 5.4 to 24 %.
 #[test]
 fn a_cell_that_cannot_reach_its_recipe_is_skipped_beside_others() {
     let room = Room::new();

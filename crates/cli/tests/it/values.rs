@@ -84,7 +84,7 @@ fn of_rule(rule: &Rule, draw: u64) -> Vec<String> {
     }
 }
 
-/// All values that are tried of all settings of the simulator but those of guests, and of all rules.
+/// All values that are tried: of every setting of the simulator except the guests' settings, and of every rule.
 fn grid(seed: usize) -> Vec<Place> {
     let settings = SETTINGS.iter().filter(|setting| setting.sim == Sim::Yes).enumerate();
     let settings = settings.flat_map(|(n, setting)| {

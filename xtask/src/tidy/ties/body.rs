@@ -527,7 +527,7 @@ impl Uses<'_> {
     }
 }
 
-/// The expressions that the arguments of a macro begin with, as those of `assert!` do.
+/// The expressions at the beginning of a macro's arguments, as with `assert!`.
 fn expressions(input: ParseStream) -> Vec<Expr> {
     let mut expressions = Vec::new();
     while let Ok(expression) = input.parse() {

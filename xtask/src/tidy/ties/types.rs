@@ -323,7 +323,7 @@ impl<'a> Types<'a> {
         Ty { wraps, is_known: true, ..held }
     }
 
-    /// The types of the crate within the arguments of a generic type, those of a value before those of its key.
+    /// The types of the crate within the arguments of a generic type, a value's types before its key's.
     fn arguments(&self, place: &Place, arguments: &PathArguments) -> Ty {
         let PathArguments::AngleBracketed(arguments) = arguments else { return Ty::foreign() };
         let types = arguments.args.iter().filter_map(|argument| match argument {
