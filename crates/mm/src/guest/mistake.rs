@@ -136,8 +136,7 @@ impl Mm {
                 kept.extend(pass.taken.iter().filter(|_| !failed));
             }
             Mistake::DiscardsBuddy => {
-                let buddies: Vec<_> =
-                    pass.taken.iter().map(|held| held.buddy_block()).collect();
+                let buddies: Vec<_> = pass.taken.iter().map(|held| held.buddy_block()).collect();
                 self.discard_all(cx, buddies.into_iter());
             }
             _ => {}
