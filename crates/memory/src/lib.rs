@@ -23,6 +23,14 @@
 //! | `arch/x86/mm/tlb.c` | `primitive.rs`, `tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs` | the queue |
 //! | `include/linux/vm_event_item.h` | `event.rs` | events of what is not here |
+//! | `mm/vmscan.c`, `mm/compaction.c` | `bell.rs` | what the threads do, which is theirs |
+//! | `mm/compaction.c`, `mm/vmstat.c` | `suitable.rs` | |
+//! | `mm/page_alloc.c` | `free_blocks.rs`, `alloc/lent.rs` | CMA |
+//! | `mm/mmzone.c` | `last_fault.rs`, `last_fault/` | |
+//! | `virt/kvm/kvm_main.c` | `backing.rs` | what the guest's kernel reads again |
+//! | `kernel/kthread.c` | `news.rs` | when and where a thread runs: `sim` decides that |
+//! | `mm/page_owner.c` | `block_census.rs` | who asked for a page |
+//! | (none: tests) | `check.rs`, `check/` | |
 //! | (none: hardware) | `bandwidth.rs`, `bandwidth/`, `line.rs` | |
 //! | (none: hardware) | `cost/latency.rs`, `cost/walk.rs` | |
 //! | (none: steps and prices) | `step.rs`, `cx.rs`, `cost.rs`, `cost/` | |

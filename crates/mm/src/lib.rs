@@ -3,7 +3,7 @@
 //! | Linux | here | left out |
 //! |-------|------|----------|
 //! | `mm/mempolicy.c`, `mm/mprotect.c` | `numa/numa_hint.rs` | policies of VMAs, weights |
-//! | `mm/page_owner.c` | `memory/block_census.rs`, `whole/block_map.rs` | who asked for a page |
+//! | `mm/page_owner.c` | `whole/block_map.rs` | who asked for a page |
 //! | **folio** | `folio.rs` | |
 //! | `mm/filemap.c` | `folio/folio_lock.rs` | all but the lock of a folio |
 //! | `mm/swap.c` | `folio/lru.rs`, `folio/lru/` | batches of rotations, the unevictable list |
@@ -43,7 +43,6 @@
 //! | **guest** | `guest.rs` | |
 //! | `mm/page_reporting.c` | `guest/reporting.rs` | |
 //! | `drivers/virtio/virtio_balloon.c` | `guest/balloon.rs` | migration of its pages, statistics |
-//! | `virt/kvm/kvm_main.c` | `guest/host.rs` | what the guest's kernel reads again |
 //! | **whole** | `whole.rs` | |
 //! | `mm/vmstat.c` | `whole/vmstat.rs` | counts by CPU |
 //! | /proc/kpageflags | `whole/state.rs`, `whole/state/` | files on disks, caches of slabs, who maps what |
