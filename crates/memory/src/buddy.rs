@@ -124,9 +124,9 @@ impl Buddy {
 
     /// Takes up to `most` blocks of `order`, all out of one larger block; returns the first of them and their number.
     ///
-    /// As all lists below its order are empty, the smallest block that is large enough serves one request after the other.
-    /// Each request gets the frames behind those of the last; blocks of falling order are left. Halves that would be
-    /// listed and taken in between are not shown.
+    /// Takes blocks one after the other from the smallest block that is large enough, as all lists below its order are
+    /// empty. Each request gets the frames behind the last request's frames; blocks of falling order are left. Halves that
+    /// would be listed and taken in between are not shown.
     #[inline]
     pub(crate) fn take_run(
         &mut self,

@@ -251,7 +251,7 @@ impl FrameTable {
         self.state[pfn.0 as usize] = pack(frame);
     }
 
-    /// The order of the allocated block whose head is this frame, if it is the head of one.
+    /// The order of the allocated block whose head is this frame, if the frame is the head of a block.
     #[inline]
     pub fn allocated(&self, pfn: Pfn) -> Option<Order> {
         let state = self.state[pfn.0 as usize];
@@ -301,8 +301,8 @@ impl FrameTable {
         (unpack_order(state), MigrateType::from_index((state >> PAYLOAD_SHIFT & TYPE_MASK) as usize))
     }
 
-    /// Takes the base frames of a block of `order` off a CPU's list, if all of them are on it and go back to one free list;
-    /// else nothing happens.
+    /// Takes the base frames of a block of `order` off a CPU's list, if every frame of the block is on the list and goes back
+    /// to one free list; else nothing happens.
     pub(crate) fn leave_pcp_together(&mut self, pfn: Pfn, order: Order) -> Option<MigrateType> {
         self.touch(pfn, order);
         let states = &mut self.state[pfn.0 as usize..][..order.frames() as usize];
@@ -414,7 +414,7 @@ impl FrameTable {
         if on { *state |= flag.mask() } else { *state &= !flag.mask() }
     }
 
-    /// Map count of a folio, up to [`Self::MAP_COUNT_MAX`], which means that many or more.
+    /// Map count of a folio, up to [`Self::MAP_COUNT_MAX`], which stands for that count and every higher one.
     #[inline]
     pub fn map_count(&self, pfn: Pfn) -> u8 {
         let count = self.state[pfn.0 as usize] >> MAP_COUNT_SHIFT & MAP_COUNT_MASK;

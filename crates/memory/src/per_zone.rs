@@ -32,7 +32,7 @@ impl<T> PerZone<T> {
     }
 }
 
-/// Methods over all zones together are those of a slice.
+/// Methods over all zones together are the methods of a slice.
 impl<T> Deref for PerZone<T> {
     type Target = [T];
 

@@ -105,8 +105,8 @@ impl ZoneState {
         moved
     }
 
-    /// Changes the type of a pageblock and of its free frames; returns whether frames were moved. Those of a pageblock
-    /// that reaches beyond the zone stay.
+    /// Changes the type of a pageblock and of its free frames; returns whether frames were moved. The frames of a
+    /// pageblock that reaches beyond the zone stay.
     fn convert(
         &mut self,
         frames: &mut FrameTable,

@@ -1,7 +1,7 @@
 //! Linux: migrate_pages() and below in mm/migrate.c (v4.1 to v6.4).
-//! Differs: base pages here, huge ones in `migrate/huge.rs`. The only references to a page beside those of its mappings, its
-//! file and the swap cache are a pin, the journal's, and that of a child that is being forked. Migration does not wait for a
-//! page on its way to swap.
+//! Differs: base pages here, huge ones in `migrate/huge.rs`. A page has references from its mappings, its file and the swap
+//! cache; beside these only a pin, the journal and a child that is being forked hold one. Migration does not wait for a page on
+//! its way to swap.
 //!
 //! The frames to move to come from the caller. A page is unmapped in one step, and copied and mapped again in the next; between
 //! them it has migration entries, and a task that meets one waits.

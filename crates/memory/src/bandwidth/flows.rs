@@ -26,7 +26,7 @@ const GONE: Picos = Picos::from_micros(50);
 /// Number of passes in which each resource's turn is computed while the others stay: flows through several nodes tie them
 /// together.
 const PASSES: usize = 4;
-/// The shares of a flow's nodes are rounded to one part in this many: a smaller change is none.
+/// The shares of a flow's nodes are rounded to a sixteenth: a smaller change counts as none.
 const MIX: u64 = 16;
 /// Rates are in parts of this many of what a resource can serve.
 const ONE: u128 = 1 << 32;
@@ -76,7 +76,7 @@ struct Flow {
     mix: Vec<u64>,
     /// The memory that the flow writes.
     writes: Option<Written>,
-    /// CPUs that write this memory in step, this CPU included; and the time of a page to go round all of them.
+    /// CPUs that write this memory in step, this CPU included; and the time in which a page goes round these CPUs.
     sharers: u64,
     round_trip: Picos,
 }
@@ -253,7 +253,7 @@ impl Flows {
         }
     }
 
-    /// Finds flows that write the same memory, and the time of a page to go round all of them.
+    /// Finds flows that write the same memory, and the time in which a page goes round their CPUs.
     fn find_round_trips(&mut self) {
         if self.handovers.is_empty() {
             return;

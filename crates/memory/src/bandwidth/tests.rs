@@ -31,7 +31,7 @@ fn machine(limit: Option<BytesPerSecond>) -> Memory {
     mm
 }
 
-/// So many bytes per second that as many streams of one CPU each use it up.
+/// The bandwidth that `count` streams of one CPU each use up.
 fn streams(count: u64) -> Option<BytesPerSecond> {
     BytesPerSecond::new(Bytes(4_096_000_000 * count))
 }

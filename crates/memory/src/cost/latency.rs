@@ -135,8 +135,8 @@ impl Default for Beside {
     }
 }
 
-/// Shares are in parts of this many. A price is rounded down once, for a single access, so that the sum does not depend on how
-/// many accesses are paid for at a time.
+/// Shares are in units of 2^-16. A price is rounded down once, for a single access, so that the sum does not depend on how many
+/// accesses are paid for at a time.
 pub(super) const PARTS: u64 = 1 << 16;
 
 impl Latency {

@@ -50,7 +50,7 @@ pub struct Walk {
     pub host: Option<HostPages>,
 }
 
-/// Shares are in parts of this many.
+/// Shares are in units of 2^-16.
 const PARTS: u64 = super::latency::PARTS;
 /// Bytes of a cache line, and of an entry of a page table.
 const LINE: u64 = 64;

@@ -99,7 +99,7 @@ impl Stack {
         Some(pfn)
     }
 
-    /// Takes the `count` blocks at the tail; the list has at least that many.
+    /// Takes the `count` blocks at the tail; the list has at least `count` blocks.
     pub(crate) fn drop_tail(&mut self, count: u32) {
         self.tail += count;
         // Moves no more blocks than were taken since the last move, but for the gap.

@@ -47,8 +47,8 @@ pub struct Accesses {
     phase: Phase,
     /// Start of the first step, and end of the last.
     span: Option<(Time, Time)>,
-    /// The common properties of all pages of the range, as long as no entry is written; and those of the pages that this round
-    /// has met.
+    /// The common properties of all pages of the range, as long as no entry is written; and the common properties of the pages
+    /// that this round has met.
     known: Option<Alike>,
     met: Option<Met>,
     /// The memory policy of the task.

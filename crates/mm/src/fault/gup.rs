@@ -2,8 +2,8 @@
 //! Differs: anonymous memory only; a page has at most one pin, which ends with its last mapping; the device's own page tables are
 //! left out.
 //!
-//! A pinned page has a reference beside those of its mappings, and so stays where it is: reclaim, compaction and the split of
-//! huge pages check for it and give up.
+//! A pinned page has a reference beside its mappings' references, and so stays where it is: reclaim, compaction and the split of
+//! huge pages check for the extra reference and give up.
 
 use memory::{cx::Cx, frame::Holdings, primitive, step::Step};
 use rules::mempolicy::Mempolicy;

@@ -155,7 +155,7 @@ impl<T: Copy + PartialEq> Disk<T> {
         done
     }
 
-    /// Does a request of a disk that is memory. Pages that follow those of the last request came with it (`struct bio`); a
+    /// Does a request of a disk that is memory. Pages that follow the last request's pages came with it (`struct bio`); a
     /// block of the journal has the largest index.
     fn copy(&mut self, cx: &mut Cx, of: T, (index, pages): (u64, u32), is_write: bool) -> Time {
         let follows = |last: &Copied<T>| last.of == of && last.is_write == is_write && last.end == index;

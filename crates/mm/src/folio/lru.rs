@@ -54,12 +54,12 @@ pub struct Lruvec {
     /// (`refaults`).
     pub(crate) activations: [u64; 2],
     pub(crate) refaults: [u64; 2],
-    /// Pages that came to these lists or were scanned lately, and those of them that were in use: of anonymous memory, and
-    /// of files (`struct zone_reclaim_stat`, up to 5.7).
+    /// Pages that came to these lists or were scanned lately, and the part of these pages that was in use: of anonymous
+    /// memory, and of files (`struct zone_reclaim_stat`, up to 5.7).
     pub(crate) recent: [Recent; 2],
 }
 
-/// Pages of one kind of memory that were scanned lately, and those of them that were in use.
+/// Pages of one kind of memory that were scanned lately, and the part of these pages that was in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recent {
     /// `recent_scanned`.
@@ -118,7 +118,7 @@ impl Run {
     }
 }
 
-/// A list, and the zone of those of its folios that count.
+/// A list, and the zone whose folios on the list count.
 type Place = (ZoneIndex, LruKind);
 
 /// The folios of a zone on LRU lists.

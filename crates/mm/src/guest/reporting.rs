@@ -69,7 +69,7 @@ pub(crate) struct Reporting {
 pub(crate) struct Pass {
     zone: usize,
     order: Order,
-    /// Number of the list among those of its order.
+    /// Number of the list among the free lists of its order.
     list: usize,
     /// Blocks that were taken off their lists for the device (`sgl`).
     pub(crate) taken: Vec<Held>,

@@ -47,7 +47,7 @@ pub struct ToNode {
     rest: PageRange,
     node: NodeId,
     phase: Phase,
-    /// Isolated huge pages; the next one to move is the last.
+    /// Isolated huge pages; the last element is moved next.
     huge: Vec<Pfn>,
     /// Isolated base pages.
     base: Vec<Pfn>,

@@ -1,5 +1,5 @@
 //! Linux: shrink_zone(), zone_reclaimable(), compaction_ready() and should_continue_reclaim() in mm/vmscan.c (v4.1).
-//! Differs: none but those of `reclaim.rs`.
+//! Differs: as `reclaim.rs` does, and in nothing else.
 //!
 //! Up to 4.7 zones have LRU lists of their own: each zone is reclaimed, balanced and given up by itself.
 

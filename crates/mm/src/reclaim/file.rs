@@ -1,5 +1,6 @@
 //! Linux: the branches for the page cache of shrink_folio_list() in mm/vmscan.c, pageout() for ext4 (v6.1).
-//! Differs: pages whose block is not allocated yet are never written here, as ext4 refuses to; nor are those of the block device.
+//! Differs: pages whose block is not allocated yet are never written here, as ext4 refuses to; pages of the block device are not
+//! written either.
 //!
 //! The questions that reclaim asks the page cache.
 

@@ -3,8 +3,8 @@
 //! Differs: several steps of a pass over such lists are one, as long as no other task or CPU has a turn between them.
 //!
 //! If all anonymous folios of a node are pinned and unused, each scan has the same result: a huge page becomes active, as it
-//! cannot be split; a base page of the swap cache stays. The steps here do what those of a pass do, with their prices and in
-//! their order, but on a compact copy of the lists (`lru/quiet.rs`).
+//! cannot be split; a base page of the swap cache stays. The steps here do what a pass of reclaim does, at the same prices and
+//! in the same order, but on a compact copy of the lists (`lru/quiet.rs`).
 
 use memory::{
     cx::Cx,

@@ -202,7 +202,7 @@ impl Turn {
         Some(Self { demand, rules, freeable, delta, deferred, left, scanned: 0, batch: None })
     }
 
-    /// The batch in progress, or the next one; none at the end.
+    /// The batch in progress, else the batch after it; none at the end.
     fn batch(&mut self, mm: &Mm, shrinker: Shrinker, node: NodeId) -> Option<Batch> {
         if self.batch.is_none() && (self.left >= shrinker.batch(mm) || self.left >= self.freeable) {
             let objects = self.left.min(shrinker.batch(mm));

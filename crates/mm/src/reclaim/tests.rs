@@ -29,7 +29,7 @@ struct Files {
 }
 
 impl Files {
-    /// A node with so many pages of files on its inactive list, the first the oldest.
+    /// A node with `pages` pages of files on its inactive list, the first page the oldest.
     fn new(pages: u32) -> Self {
         Self::of("v6.1", pages)
     }
@@ -220,8 +220,8 @@ fn most_anonymous_memory_of_a_large_zone_may_be_active() {
     assert_eq!(low("v4.7", 1), [true, true], "the lists are small");
 }
 
-/// A process that runs on CPU 1 has stored to so many pages, and not used them since; CPU 0 reclaims them all. What it asked of
-/// the process's CPU, and of all that run user code.
+/// A process that runs on CPU 1 has stored to `pages` pages, and not used them since; CPU 0 reclaims all these pages. Returns
+/// the TLB shootdowns sent to the process's CPU, and to all CPUs that run user code.
 fn reclaim_mapped(files: &mut Files, pages: u64) -> (Shootdowns, Shootdowns) {
     files.mm.thp.enabled = ThpEnabled::Never;
     files.mm.swapon(&SwapSpec { size: Bytes::mib(1), medium: SwapMedium::Memory });

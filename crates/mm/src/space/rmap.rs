@@ -234,8 +234,8 @@ impl Mm {
         self.memory.frames.mark(head, FrameFlag::Pinned, is_pinned);
     }
 
-    /// Whether a huge folio has no references but those of its mappings and of the caller (`can_split_huge_page`). Up to 4.4 pins
-    /// belong to its base pages and survive a split.
+    /// Does a huge folio have no references but its mappings' and the caller's (`can_split_huge_page`)? Up to 4.4 pins belong to
+    /// its base pages and survive a split.
     pub(crate) fn can_split(&self, head: Pfn) -> bool {
         self.memory.variant().thp_splits_at_once || !self.is_pinned(head)
     }

@@ -22,7 +22,7 @@ pub enum SlotFlag {
     Broken,
 }
 
-/// Slots are given out one after the other in runs of this many.
+/// Slots are given out one after the other, in runs of 512 slots.
 // SWAPFILE_CLUSTER with CONFIG_THP_SWAP, mm/swapfile.c (v6.1).
 const CLUSTER: u32 = 512;
 

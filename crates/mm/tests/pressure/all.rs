@@ -33,11 +33,11 @@ const TASKS: usize = 4;
 const PROCESSES: usize = 5;
 /// Blocks that those have at most who cannot wait for memory.
 const ATOMIC_MOST: usize = 24;
-/// Contents of pages are compared after so many steps.
+/// Number of steps between two comparisons of pages' contents.
 const CONTENTS_EVERY: u64 = 61;
 
 impl Machine {
-    /// Goes on for so many steps; then all end.
+    /// Goes on for `steps` steps; then every process ends.
     pub(crate) fn everything(&mut self, seed: u64, steps: u64) {
         let mut chance = Chance(seed + 1);
         self.check_every = 19;

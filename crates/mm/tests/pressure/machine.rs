@@ -86,7 +86,7 @@ pub(crate) struct Machine {
     pub(crate) memory: BTreeMap<SpaceId, (PageRange, BTreeMap<Vpn, u64>)>,
     /// Processes that are to end.
     pub(crate) killed: BTreeSet<SpaceId>,
-    /// The allocation of the next step after so many others fails.
+    /// Number of allocations in the next step that still succeed before one fails.
     pub(crate) fails_alloc: Option<u32>,
     /// Fallbacks, as the trace says.
     fell_back: ExtfragCounts,
@@ -193,7 +193,7 @@ impl Machine {
         self.counters.get(event)
     }
 
-    /// A process that has mapped so many pages.
+    /// Starts a process and maps `pages` pages.
     pub(crate) fn start(&mut self, pages: u64) -> SpaceId {
         self.try_start(pages).unwrap()
     }
@@ -255,7 +255,7 @@ impl Machine {
         }
     }
 
-    /// Reads so many pages of both, one of this and one of that: whatever frames they get, they get them in turn.
+    /// Reads `pages` pages of both processes in turn, so that they get their frames in turn.
     pub(crate) fn read_in_turn(&mut self, processes: [SpaceId; 2], pages: u64) {
         for (n, process) in (0..pages).flat_map(|n| processes.map(|process| (n, process))) {
             let page = self.memory[&process].0.start.plus(n);
@@ -263,7 +263,7 @@ impl Machine {
         }
     }
 
-    /// So many accesses to pages by chance.
+    /// Accesses `accesses` pages at random.
     pub(crate) fn storm(&mut self, process: SpaceId, seed: u64, accesses: u64) {
         let mut chance = Chance(seed);
         let range = self.memory[&process].0;
@@ -285,7 +285,7 @@ impl Machine {
         while self.turn(&mut tasks, &mut |_| 0).is_none() {}
     }
 
-    /// Several processes and their children at once, each in an operation of its own, for so many steps; then all end.
+    /// Several processes and their children at once, each in its own operation, for `steps` steps; then all end.
     pub(crate) fn crowd(&mut self, seed: u64, steps: u64) {
         let mut chance = Chance(seed + 1);
         self.check_every = 5;

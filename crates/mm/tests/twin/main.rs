@@ -75,7 +75,7 @@ const VARIANTS: [&str; 13] = [
 /// `vm.watermark_boost_factor`.
 const BOOSTS: [u32; 4] = [15_000, 150_000, 15_000, 0];
 
-/// The rules of a version, but for kswapd and shrinkers before 4.8 and 4.16: the twin knows those of nodes and priorities only.
+/// The rules of a version, except for kswapd and shrinkers before 4.8 and 4.16, whose rules the twin does not know.
 pub(crate) fn rules(name: &str) -> Variant {
     let (base, patches) = variant::split_patches(name).unwrap();
     let rules = if patches.is_empty() { *variant::named(base) } else { variant::patched(base, &patches) };
@@ -450,7 +450,7 @@ const SMALL_ZONES: Kind = (|seed| run(Stream::new(seed, SMALL), 1), "small_zones
 const LARGE_ZONES: Kind = (|seed| run(Stream::new(seed, LARGE), LARGE_EVERY), "large_zones");
 const SHORT_OF_HUGE: Kind = (|seed| run(Stream::short(seed), 2), "huge_pages");
 
-/// Runs a stream that is looked at after every so many operations.
+/// Runs a stream of operations, and compares with the twin after every `every` operations.
 fn run(mut stream: Stream, every: u32) -> Pair {
     for operation in 0..OPERATIONS {
         stream.operate();

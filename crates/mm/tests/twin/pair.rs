@@ -89,7 +89,7 @@ impl Running {
         !matches!(&self.work, Operation::Touch(..))
     }
 
-    /// The holdings of the operation, which are those of its twin.
+    /// The holdings of the operation, which its twin must have too.
     fn holdings(&self, space: &AddressSpace) -> Holdings {
         let (holdings, mut held, objects) = match &self.work {
             Operation::Touch(real, twin) => (real.holdings(space), twin.held(), &[][..]),

@@ -452,8 +452,8 @@ impl World {
         true
     }
 
-    /// Frees up to `most` of the tables that cover some of `range` and no mapping: those below before those above, by
-    /// address. True if that was all of them.
+    /// Frees up to `most` of the page tables that cover some of `range` and no mapping, lower levels first, then by
+    /// address. True if no such table is left.
     pub(crate) fn free_tables(&mut self, cpu: usize, id: u32, range: (u64, u64), most: usize) -> bool {
         let vmas = self.process(id).vmas.clone();
         let covers_nothing = |start: u64, size: u64| {

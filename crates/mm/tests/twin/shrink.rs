@@ -31,7 +31,7 @@ pub(crate) struct Waiting {
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
     priority: u32,
-    /// Shrinkers that are still to be asked, the next one last.
+    /// Shrinkers that are still to be asked; the last element is asked next.
     left: Vec<Shrinker>,
     turn: Option<Turn>,
 }

@@ -23,7 +23,7 @@ pub(crate) const SLUB: [&str; 6] = [
     "an empty slab stays with its node",
 ];
 
-/// The kinds that streams of objects have. Those of processes are among them.
+/// The slab caches that streams of objects use; processes use some of the same caches.
 pub(crate) const KINDS: [Cache; 4] = [Cache::VmArea, Cache::MmStruct, Cache::BufferHead, Cache::Kmalloc512];
 
 /// Where objects live.
@@ -92,7 +92,7 @@ pub(crate) fn wish(cache: Cache, node: u32) -> Wish {
     Wish { mobility, ..Wish::kernel(node) }
 }
 
-/// Has a CPU as much as it may have, with so many free objects as it believes, in so many slabs? And half of it?
+/// Does a CPU have the most slab memory it may keep, given its count of free objects and slabs? And at least half of it?
 fn has_enough(model: &Model, cache: Cache, objects: u32, slabs: u32) -> (bool, bool) {
     let most = match cache {
         Cache::MmStruct => 6,

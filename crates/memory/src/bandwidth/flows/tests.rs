@@ -97,7 +97,7 @@ fn sweep(from: usize, pages: &[usize]) -> Sweep {
     Sweep { from, span: (Time(0), Time(100_000 * US)), pages: pages.to_vec() }
 }
 
-/// Each has as many pages as the twin says, within so many per cent.
+/// Checks that each sweep gets as many pages as the twin says, within `percent` per cent.
 fn check(machine: &Machine, sweeps: &[Sweep], percent: u64) -> Vec<u64> {
     let (twin, (found, _)) = (machine.page_by_page(sweeps), machine.by_rate(sweeps));
     for (cpu, (twin, found)) in twin.iter().zip(&found).enumerate() {

@@ -26,7 +26,7 @@ fn latency() -> Latency {
     Latency { load, ..Latency::default() }
 }
 
-/// Something with so many places, in which a newcomer takes any.
+/// A cache with `room` places, in which a newcomer takes any place.
 struct Places {
     room: usize,
     taken: Vec<u64>,

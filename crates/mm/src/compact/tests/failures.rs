@@ -29,7 +29,7 @@ impl Lab {
         (range.start.0..range.end.0).map(|vpn| tables.lookup(units::Vpn(vpn)).pfn()).collect()
     }
 
-    /// Takes the first pages of a process off their lists, and so many frames to move them to.
+    /// Takes the first pages of a process off their lists, with as many free frames to move them to.
     pub(super) fn isolated_for_move(
         &mut self,
         id: memory::frame::SpaceId,

@@ -35,7 +35,7 @@ fn a_move_of_order_9_takes_1024_frames() {
     assert_eq!(gap(Order(3)), 16);
 }
 
-/// Takes frames one by one from a fragmented zone until so many are free.
+/// Takes frames one by one from a fragmented zone until `frames` frames are free.
 fn leave(lab: &mut Lab, frames: u64) {
     let request = rules::gfp::AllocRequest {
         highest: ZoneKind::Movable,

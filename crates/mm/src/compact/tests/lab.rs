@@ -47,7 +47,7 @@ pub(super) fn rules(name: &str) -> Variant {
 }
 
 impl Lab {
-    /// One zone of so many MiB; marks as they are without huge pages. 2 CPUs.
+    /// A machine with one zone of `mib` MiB and 2 CPUs; its watermarks are as without huge pages.
     pub(super) fn new(mib: u32, rules: Variant) -> Self {
         let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), mib << 8);
         let node = NodeSpec { id: NodeId(0), cpus: vec![CpuId(0), CpuId(1)], distance: vec![10], zones: vec![zone] };
@@ -109,7 +109,7 @@ impl Lab {
         Self::fragmented_every(mib, rules, 1)
     }
 
-    /// A fragmented zone with runs of so many pages.
+    /// A fragmented zone whose free runs have `run` pages.
     pub(super) fn fragmented_every(mib: u32, rules: Variant, run: u64) -> (Self, SpaceId) {
         let mut lab = Self::new(mib, rules);
         let (stays, goes) = (lab.process(), lab.process());

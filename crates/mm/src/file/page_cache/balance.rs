@@ -391,7 +391,7 @@ impl Balancing {
         (dirty / (1 + self.avg_write_bandwidth / eighth) + 1).min(MAX_PAUSE)
     }
 
-    /// The shortest pause that is worth it, and the number of pages after which the next one is due.
+    /// The shortest pause that is worth its cost, and the number of pages after which the following pause is due.
     fn min_pause(&self, max_pause: i64, task_ratelimit: i64) -> (i64, i64) {
         let hz = i64::try_from(u64::try_from(HZ).expect("positive").next_power_of_two()).expect("small");
         let (hi, lo) = (ilog2(self.avg_write_bandwidth), ilog2(self.dirty_ratelimit));

@@ -19,7 +19,7 @@ use crate::{
     space::{page_table::Level, spaces::Entry},
 };
 
-/// Indices of requests for the log of XFS and for buffers of metadata, above those of any file's pages.
+/// Indices of requests for the log of XFS and for buffers of metadata, above the indices of any file's pages.
 pub(super) const LOG: u64 = METADATA - (1 << 32);
 pub(super) const METADATA: u64 = JOURNAL - METADATA_PAGES as u64;
 pub(super) const METADATA_PAGES: u32 = 4;
@@ -161,7 +161,7 @@ impl Mm {
     }
 
     /// Sends a buffer of metadata to the disk, or reads it, in the name of a file; returns when that will be done. (Its
-    /// indices are above those of any page.)
+    /// indices are above every page index.)
     pub(super) fn submit_metadata(&mut self, cx: &mut Cx, id: InodeId, is_write: bool) -> Time {
         self.submit_request(cx, id, (METADATA, METADATA_PAGES), is_write)
     }

@@ -361,7 +361,7 @@ impl Mapping {
         if self.head.kind() == NODE { next_in(nodes, self.head.word, 0, from, of) } else { None }
     }
 
-    /// The first index with a page or shadow from an index on, for callers that remove all of them.
+    /// The first index with a page or shadow from an index on, for callers that remove every page and shadow.
     pub(super) fn next_any(&self, nodes: &Nodes, from: u64) -> Option<u64> {
         if self.head.kind() != NODE {
             return (self.head.kind() != EMPTY && from == 0).then_some(0);

@@ -65,7 +65,7 @@ impl Opening {
         }
     }
 
-    /// On ext4: gets the blocks of a new inode and of its name, or those of a name and inode that are not in memory (`has`).
+    /// On ext4: gets the blocks of a new inode and of its name, or the blocks of a name and inode that are not in memory (`has`).
     fn blocks(&mut self, mm: &mut Mm, cx: &mut Cx, known: Option<InodeId>, has: [bool; 3]) -> Step<Result<(), Errno>> {
         let got = match known {
             Some(id) if !(has[0] && has[1]) => mm.look_up_on_ext4(cx, &self.name, id),

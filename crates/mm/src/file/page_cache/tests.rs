@@ -44,7 +44,7 @@ struct Lab {
     steps: u64,
     /// Sleeps until kswapd has come to the end of a pass, and those that a pass has ended.
     stalls: [u64; 2],
-    /// Walks are taken after each so many steps.
+    /// Number of steps between two walks.
     walks: u64,
 }
 

@@ -234,7 +234,7 @@ impl Mm {
         Some(self.read_by(at).map_or_else(|| self.wait_on_folio(head), disk_wait))
     }
 
-    /// Sets the contents of a page to those of its block.
+    /// Sets the contents of a page to the contents of its block.
     pub(super) fn fill_from_disk(&mut self, (id, index): (InodeId, u64), head: Pfn) {
         if self.memory.frames.keeps_contents() {
             let content = self.cache.inode(id).content(index);

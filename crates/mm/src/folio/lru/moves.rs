@@ -173,7 +173,7 @@ impl Mm {
         }
     }
 
-    /// Puts a folio that is on no list at the head of one.
+    /// Puts a folio that is on no list at the head of a list.
     pub(crate) fn lru_insert(&mut self, head: Pfn, order: Order, kind: LruKind) {
         self.memory.frames.mark(head, FrameFlag::OnLru, true);
         self.memory.frames.mark(head, FrameFlag::Active, kind.is_active());

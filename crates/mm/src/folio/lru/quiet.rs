@@ -2,7 +2,7 @@
 //! Differs: moves are noted here first, and written to the frame table when other code needs it.
 //!
 //! A pinned folio that is not accessed only moves from list to list when reclaim scans it. A node may have tens of thousands of
-//! such folios, each in a page of the frame table of its own, and reclaim in trouble scans all of them again and again. Here
+//! such folios, each in a page of the frame table of its own, and reclaim in trouble scans every folio again and again. Here
 //! they lie next to each other, and of all moves between two settlements only the difference is written.
 
 use std::collections::VecDeque;

@@ -20,7 +20,7 @@ use crate::{
 const RULES: [&str; 8] = ["v3.9", "v4.1", "v4.15", "v4.20", "v5.10", "v5.14", "v6.1", "v6.8"];
 const MOVED: Misplacement = Misplacement::Moved { pages: HUGE };
 
-/// A process with so many huge pages on node 0, all of which hint.
+/// A process with `huge` huge pages on node 0, every one of which hints.
 fn with_huge(rules: &str, huge: u64) -> (World, SpaceId, PageRange) {
     let mut world = World::new(rules);
     let id = world.process();

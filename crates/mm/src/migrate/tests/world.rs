@@ -110,7 +110,7 @@ impl World {
         self.spaces.add(space)
     }
 
-    /// So many huge ranges of a process, not mapped to memory yet.
+    /// Reserves `huge` huge ranges of a process that are not mapped to memory yet.
     pub(super) fn room(&mut self, id: SpaceId, huge: u64) -> PageRange {
         let room =
             self.on(OTHER, 0, |mm, spaces, cx| spaces.get_mut(id).unwrap().mmap(mm, cx, (huge + 1) * HUGE)).unwrap();

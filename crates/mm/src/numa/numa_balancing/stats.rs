@@ -2,7 +2,8 @@
 //! should_numa_migrate_memory(), kernel/sched/fair.c (v6.1).
 //! Differs: a task without a placement yet counts as one that always ran; the kernel uses the scheduler's average.
 //!
-//! Tasks' counts of faults since 3.13: by the node of the memory and by that of the CPU, together with those of the group.
+//! Tasks' counts of faults since 3.13: by the node of the memory and by the node of the CPU, together with the counts of their
+//! group.
 
 use memory::{cx::Cx, frame::ControlId, last_fault::Last, news::News};
 use rules::variant::{NumaFilter, NumaPlaces};
@@ -53,7 +54,7 @@ impl Stats {
         share
     }
 
-    /// Halves older faults and adds those of this scan sequence; returns the shared and the private ones of the latter.
+    /// Halves older faults and adds the faults of this scan sequence; returns the sequence's shared and private faults.
     fn decay(&mut self) -> [u64; 2] {
         let (share, all) = (self.share_of_cpu(), self.locality[0] + self.locality[1]);
         let mut types = [0; 2];

@@ -27,7 +27,7 @@ pub(super) struct TaskNuma {
     /// Scans since the preferred node was chosen.
     pub(super) migrate_seq: u64,
     pub(super) preferred: Option<NodeId>,
-    /// Faults by node, shared and private, including those of earlier scans; empty before the first fault.
+    /// Faults by node, shared and private, including the faults of earlier scans; empty before the first fault.
     faults: Vec<[u64; 2]>,
     /// Faults of this scan sequence.
     buffer: Vec<[u64; 2]>,
@@ -38,7 +38,8 @@ impl TaskNuma {
         Self { scan_seq, period_ms: delay_ms, ..Self::default() }
     }
 
-    /// Halves older faults and adds those of this scan sequence; returns the position of the node with most private ones.
+    /// Halves older faults and adds the faults of this scan sequence; returns the position of the node with most private
+    /// faults.
     fn decay(&mut self, by_scan: bool) -> Option<usize> {
         let mut most = (0, None);
         for (place, (faults, buffer)) in self.faults.iter_mut().zip(&mut self.buffer).enumerate() {

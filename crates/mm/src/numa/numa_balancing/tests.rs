@@ -84,7 +84,7 @@ impl World {
         self.spaces.get_mut(self.id).unwrap()
     }
 
-    /// So many huge pages on a node.
+    /// Maps `pages` huge pages on a node.
     fn huge(&mut self, pages: u64, node: u32) -> PageRange {
         let id = self.id;
         self.on(0, node, |mm, spaces, cx| {

@@ -309,8 +309,8 @@ fn up_to_5_1_a_failed_run_precedes_one_for_dma() {
 
 const DMA: ZoneIndex = ZoneIndex(0);
 
-/// A node with 16 MiB of DMA, all free, and 64 MiB of Normal, half free in single frames; DMA's High mark is so many frames below
-/// what is free there beside what it keeps from requests for Normal.
+/// A node with 16 MiB of DMA, all free, and 64 MiB of Normal, half free in single frames. DMA's high watermark is `room` frames
+/// below its free frames, not counting the frames it keeps from requests for Normal.
 fn fragmented(rules: &str, room: u64) -> Mm {
     let (prices, mut counters) = (Prices::free(), Counters::default());
     let zones = vec![

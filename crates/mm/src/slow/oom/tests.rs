@@ -29,7 +29,7 @@ impl World {
         Self { mm, spaces: Spaces::default(), counters: Counters::default(), now: Time(0) }
     }
 
-    /// A process that has written to so many pages.
+    /// A process that has written to `pages` pages.
     fn process(&mut self, pages: u64) -> SpaceId {
         let prices = Prices::free();
         let mut cx = Cx::new(CpuId(0), self.now, &prices, &mut self.counters);

@@ -15,15 +15,15 @@ use crate::{Mm, space::address_space::AddressSpace};
 /// All owners of frames between two steps.
 #[derive(Clone, Debug, Default)]
 pub struct Owners<'a> {
-    /// Every address space, those of children that are being forked too.
+    /// Every address space, including the address spaces of children that are being forked.
     pub spaces: Vec<&'a AddressSpace>,
     /// Every operation under way, by who takes its steps.
     pub controls: Vec<(ControlId, Holdings)>,
 }
 
 /// Walks the page tables of every process, asks every control, and compares with the frames' states: each frame has one
-/// owner, and as many mappings as are counted. Returns, in order, the heads of the blocks that no owner lists: those of
-/// the kernel itself.
+/// owner, and as many mappings as are counted. Returns, in order, the heads of the blocks that no owner lists: the
+/// kernel's own blocks.
 pub fn walk_owners(mm: &Mm, owners: &Owners) -> Result<Vec<Pfn>, Broken> {
     let mut claims = Claims::default();
     for (control, holdings) in &owners.controls {

@@ -51,7 +51,7 @@ struct Mapped {
     anon: Vec<(Block, Option<LruKind>)>,
     shmem: Vec<(Pfn, Shmem)>,
     tables: Vec<Pfn>,
-    /// A slab block as large as those of each of our caches.
+    /// For each of our slab caches, a slab block of the size that the cache uses.
     slabs: [Option<Pfn>; INITS.len()],
 }
 
@@ -357,8 +357,8 @@ impl Filling<'_> {
         }
     }
 
-    /// Puts as many unmarked frames on per-CPU lists as the kernel counts, those of Movable pageblocks first: few other
-    /// frames there are unmarked. The rest are the kernel's. Runs of neighbours go together, as a refill takes them
+    /// Puts as many unmarked frames on per-CPU lists as the kernel counts, first the frames of Movable pageblocks: few
+    /// other frames there are unmarked. The rest are the kernel's. Runs of neighbours go together, as a refill takes them
     /// (`rmqueue_bulk`, mm/page_alloc.c, v6.1): single frames would be free blocks of their own once the lists are
     /// drained.
     fn put_listed(&mut self, prices: &Prices, unmarked: &[Pfn], draw: &mut dyn Draw) {

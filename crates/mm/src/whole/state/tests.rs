@@ -189,7 +189,7 @@ fn draws_decide_what_the_map_leaves_open_and_nothing_else() {
     assert_eq!(counts_of(&one.mm), counts_of(&other.mm));
 }
 
-/// A map with free memory, and so many page tables and pages of files in memory, from `AT` on.
+/// A map with free memory, and with page tables and pages of files in memory, from `AT` on.
 fn with_shmem(tables: usize, pages: &[Shmem]) -> Loaded {
     let mut frames = vec![Seen::Free; 16384 + 16300];
     frames[0] = Seen::Reserved;

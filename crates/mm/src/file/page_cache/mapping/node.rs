@@ -23,7 +23,7 @@ impl<const N: usize> Entries<N> {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     first: Entries<FIRST>,
-    /// The other entries; none while all of them are empty.
+    /// The node's entries after the first ones; none while these are empty.
     rest: Option<Box<Entries<{ SLOTS - FIRST }>>>,
     /// Slabs of buffer heads; none while no entry has one, as with XFS.
     buffers: Option<Box<[u32; SLOTS]>>,

@@ -141,7 +141,7 @@ impl Beside {
     }
 }
 
-/// A disk of which every so many requests fail, if any.
+/// Random operations on a disk where every `fail_every`-th request fails, if any does.
 fn random(seed: u64, (frames, fail_every): (u32, u32), turns: u64, walks: u64) -> Sum {
     let at = |of: usize, n: u64| usize::try_from(n).unwrap() % of;
     let (kernel, patches) = VARIANTS[at(VARIANTS.len(), seed)];

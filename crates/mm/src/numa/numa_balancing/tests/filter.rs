@@ -29,7 +29,7 @@ fn rules(release: &str) -> Variant {
     }
 }
 
-/// A process with so many VMAs of huge pages, one after the other.
+/// A process with one VMA after the other; `vmas` gives the huge pages of each.
 fn world(rules: &Variant, vmas: &[u64]) -> (World, Vec<PageRange>) {
     let mut world = World::new(rules, &[("kernel.numa_balancing_scan_delay_ms", "100")]);
     let whole = world.huge(vmas.iter().sum(), 0);

@@ -237,7 +237,7 @@ fn periods_follow_from_what_is_local_private_and_moved_in_vain() {
     }
 }
 
-/// A tick of a task that has run for so long by then.
+/// A tick of a task that has run for `ms` milliseconds by then.
 fn tick(world: &mut World, task: u32, ms: u64) -> Option<ScanWork> {
     let at = Picos::from_micros(1000 * ms);
     let tick = Tick { id: ControlId(task), cpu: CpuId(0), at: Time(at.0), ran: at, policy: Mempolicy::Local };

@@ -7,7 +7,7 @@ fn detects() -> Variant {
     patched("v3.9", &(1..=17).collect::<Vec<_>>())
 }
 
-/// Two tasks, of nodes 0 and 1, each of which faults at its own base page of a huge page of node 0, so many times in turn.
+/// Two tasks on nodes 0 and 1 fault in turn, each at its own base page of a huge page of node 0, `times` times.
 fn in_turn(world: &mut World, pages: [u64; 2], times: usize) -> Vpn {
     let page = world.huge(1, 0).start;
     for _ in 0..times {

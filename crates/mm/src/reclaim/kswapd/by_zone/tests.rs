@@ -54,7 +54,7 @@ impl World {
         self.mm.memory.zone(zone).buddy.free_frames()
     }
 
-    /// The kernel takes a zone's frames but for so many.
+    /// The kernel takes a zone's frames except `most` of them.
     fn take_all_but(&mut self, zone: ZoneIndex, most: u64) {
         let (_rules, mobility, prices) = (*self.mm.memory.variant(), rules::gfp::Mobility::Unmovable, Prices::free());
         let mut cx = Cx::new(CpuId(0), Time(self.now), &prices, &mut self.counters);

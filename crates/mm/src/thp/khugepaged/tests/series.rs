@@ -1,4 +1,4 @@
-//! Linux: none; the series of 2015, each of its patches alone and all of them, on one node and on two.
+//! Linux: none; the series of 2015, each of its patches alone and all patches together, on one node and on two.
 //! Differs: nobody else runs.
 
 use memory::{cost::Work, news::Daemon};
