@@ -19,8 +19,8 @@ use crate::ids::TaskId;
 /// The weight of nice 0 (`NICE_0_LOAD`).
 pub(crate) const NICE_0: u64 = 1024;
 
-/// Weights from nice -20 to 19: each step is about 1.25 (Documentation/scheduler/sched-nice-design.rst; the rounded
-/// figures are those of `sched_prio_to_weight`, kernel/sched/core.c, v6.1).
+/// Weights from nice -20 to 19: each step is about 1.25 (Documentation/scheduler/sched-nice-design.rst; rounded as in
+/// `sched_prio_to_weight`, kernel/sched/core.c, v6.1).
 const WEIGHTS: [u32; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
     1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,

@@ -85,7 +85,7 @@ fn name(id: usize) -> TaskId {
     TaskId(u32::try_from(id).unwrap())
 }
 
-/// How many of so many ticks each task had.
+/// The ticks that each task had out of `ticks` ticks.
 fn shares(rules: &str, nice: &[i8], ticks: u64) -> Vec<u64> {
     let mut cpu = OneCpu::new(rules, nice);
     let mut ran = vec![0; nice.len()];

@@ -200,7 +200,7 @@ fn a_page_behind_the_files_end_is_a_bus_error() {
     assert_eq!(ends, ["killed by signal 7 (SIGBUS)", "killed by signal 11 (SIGSEGV)"]);
 }
 
-/// Two tasks write a file each in blocks of a sector, beside one that fills memory, and all of them once more.
+/// Two tasks write a file each in blocks of a sector, beside a task that fills memory; then all three do so once more.
 fn in_sectors(rules: &str, quantum: Picos, at_once: bool) -> (Finish, Extra) {
     let mut config = Config { variant: *variant::named(rules), quantum, ..small() };
     config.disk.bandwidth = BytesPerSecond::new(Bytes::mib(50)).unwrap();

@@ -16,7 +16,7 @@ use crate::{
     world::with,
 };
 
-/// One node with so many CPUs and MiB.
+/// A machine of one node with these CPUs and this memory in MiB.
 fn machine(cpus: u32, mib: u32) -> MachineSpec {
     let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), mib * 256);
     let cpus = (0..cpus).map(CpuId).collect();
@@ -173,7 +173,7 @@ fn a_host_kernel_that_gives_back_what_is_in_use_is_seen() {
     assert!(text.contains("is in use, and gone") || text.contains("left == right"), "{text}");
 }
 
-/// Each fills so much and keeps it.
+/// Each guest fills memory of this size and keeps it.
 fn filled(host: &Config, guests: &[Config], size: Bytes) -> Result<(), GuestLost> {
     let (_, finish) = simulate_guests(host, guests, no_entries, async move |os, n| {
         os.sleep(Picos::from_micros(20_000 * n as u64)).await;

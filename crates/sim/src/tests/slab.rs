@@ -7,7 +7,8 @@ use super::*;
 /// Mappings, each of which has a `vm_area_struct`.
 const MAPPINGS: u64 = 600;
 
-/// A process has many mappings, gives all of them up, and sleeps; how many frames are kept, and the run's hash.
+/// A process has many mappings, removes every mapping, and sleeps. Returns the number of frames that are kept, and the
+/// run's hash.
 fn churn(slab_allocator: SlabAllocator, sleeps: Picos) -> (u64, String) {
     let mut config = larger(ThpEnabled::Never);
     config.variant = *variant::named("v4.20");

@@ -37,7 +37,7 @@ struct Outside {
     busy_in_span: Picos,
 }
 
-/// So many threads, task i on CPU i modulo CPUs; meanwhile the first task sleeps, so that it waits for nobody.
+/// Runs `tasks` threads, task i on CPU i modulo CPUs; meanwhile the first task sleeps, so that it waits for nobody.
 fn storm(config: &Config, tasks: u32) -> (Outside, Times) {
     let one = async |os: Sim| {
         for _ in 0..4 {

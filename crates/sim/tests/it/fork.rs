@@ -10,7 +10,7 @@ use os::{Advice, MapSpec, Os, Placement};
 use sim::{Config, Sim, simulate};
 use units::{Bytes, Errno, Picos};
 
-/// Two CPUs and so many frames.
+/// A machine with two CPUs and `frames` frames.
 fn machine(frames: u32) -> Config {
     Config {
         thp_enabled: ThpEnabled::Madvise,

@@ -10,7 +10,7 @@ use units::{Bytes, Picos};
 /// Time of waking a task.
 const WAKE_UP: Picos = Picos::from_micros(10);
 
-/// So many CPUs, on which a fault takes 1.1 us, most of it with the lock held.
+/// A machine on which a fault takes 1.1 us, most of it with the mmap lock held.
 fn machine(rules: &str) -> Config {
     Config {
         variant: *variant::named(rules),
@@ -74,8 +74,8 @@ fn both_wait_and_the_parts_say_so() {
     }
 }
 
-/// Two threads with huge faults of so many microseconds each and mappings between them: the slower one's time for 60 rounds
-/// against one alone.
+/// Two threads with huge faults of some microseconds and mappings between them: the slower thread's time for 60 rounds,
+/// relative to a thread alone.
 fn huge_storm(rules: &str) -> f64 {
     let elapsed = |tasks: u32| {
         let mut config = machine(rules);

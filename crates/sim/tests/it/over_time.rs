@@ -22,7 +22,7 @@ fn small() -> Config {
     Config { swap, thp_enabled: ThpEnabled::Always, ..support::machine(2, 8192) }
 }
 
-/// Two threads store to so much memory twice.
+/// Two threads store to memory of this size twice.
 fn fill(config: &Config, size: Bytes, sample: Option<Picos>) -> (Finish, Extra) {
     let options = Options { sample, ..Options::default() };
     let (result, finish, extra) = simulate_with(config, options, no_entries, async move |os: Sim| {

@@ -42,7 +42,7 @@ struct Places {
     huge: u64,
 }
 
-/// Pins a guest of so many MiB on a CPU of node 0: what it took, where it is, and the counters.
+/// Pins a guest of `mib` MiB on a CPU of node 0. Returns the time, the nodes of its memory, and the counters.
 fn pin(patches: &[u32], mib: u64) -> (Picos, Places, Finish) {
     let ((time, nodes), finish) = simulate(&machine(patches), no_entries, async move |os: Sim| {
         os.set_affinity(&[CpuId(0)]).await.unwrap();

@@ -44,7 +44,7 @@ struct Sum {
     counters: Vec<u64>,
 }
 
-/// Counts of what faults do; those of the locks' effects on each other are too few to compare.
+/// Counts of what faults do; the counts of the locks' effects on each other are too small to compare.
 fn counts(counters: &Counters) -> Vec<u64> {
     [Event::Pgfault, Event::PgallocNormal, Event::Pgfree, Event::SimTlbLocalFlushAll]
         .map(|event| counters.get(event))

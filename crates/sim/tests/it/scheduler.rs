@@ -13,7 +13,7 @@ use units::{Bytes, CpuId, Picos, Time};
 /// Four CPUs, of which two each share a cache.
 const PAIRS: [[CpuId; 2]; 2] = [[CpuId(0), CpuId(1)], [CpuId(2), CpuId(3)]];
 
-/// So many CPUs and 256 MiB.
+/// A machine with `cpus` CPUs and 256 MiB.
 fn machine(cpus: u32, rules: &str) -> Config {
     Config {
         variant: *variant::named(rules),
@@ -40,7 +40,7 @@ impl Life {
     }
 }
 
-/// So many threads, task i on CPU i modulo CPUs, each with memory of its own to store to, in rounds.
+/// Runs `tasks` threads, task i on CPU i modulo CPUs, each with memory of its own to store to, in rounds.
 fn storm(config: &Config, tasks: u32, rounds: u32) -> Vec<Life> {
     placed_storm(config, tasks, rounds, Placement::Spread)
 }

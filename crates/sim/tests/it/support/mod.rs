@@ -10,7 +10,7 @@ use rules::{
 use sim::{Config, EntryFuture};
 use units::{Bytes, CpuId, Frames, NodeId, Order, Pfn, Picos};
 
-/// One node of so many CPUs and frames, without huge pages, on which everything takes some time.
+/// A machine of one node with these CPUs and frames, without huge pages, on which everything takes some time.
 pub(crate) fn machine(cpus: u32, frames: u32) -> Config {
     let zone = ZoneSpec::whole(ZoneKind::Normal, Pfn(0), frames);
     let ids = (0..cpus).map(CpuId).collect();
