@@ -245,7 +245,7 @@ impl Comparison {
         (comparison, places)
     }
 
-    /// Judges all rows together, and together with so many `others` that are not here: those among which a row was chosen.
+    /// Judges all rows together with `others` further rows that are not here, among which a row was chosen.
     fn judge(&mut self, others: usize) {
         for family in [Family::Primary, Family::Tails, Family::Counters] {
             let p = |row: &Compared| row.tested.p().filter(|_| row.family == family && self.can_matter(row));
@@ -372,7 +372,7 @@ impl RowOf<'_> {
     }
 }
 
-/// The title of a table; those of 2015 have none.
+/// The title of a table; the tables of 2015 have none.
 fn title(table: &Table) -> String {
     if table.title.is_empty() { table.experiment.clone() } else { table.title.clone() }
 }

@@ -24,7 +24,7 @@ pub struct CsvLine {
     pub value: String,
 }
 
-/// All values of a report, unrounded, then those of each seed alone, then `more`.
+/// All values of a report, unrounded, then the values of each seed alone, then `more`.
 ///
 /// `metric` is `fault_latency_ns.Amean`, `duration.user`, a counter's name, `cpu.<cause>` or
 /// `waiting.<cause>` (with `.share`, in per cent), or `check.<name>.expected`, `.found` and `.within` (how many runs, of how

@@ -40,7 +40,7 @@ impl Report {
         Self::whole(layout, cells, &groups(cells))
     }
 
-    /// Adds rows of some counters by their names, where the layout has other rows of counters: those of 2015 have titles.
+    /// Adds rows of some counters by their names, if the layout's own rows of counters differ: in 2015 they have titles.
     pub fn add_counters(&mut self, cells: &[Cell], is_wanted: impl Fn(&str) -> bool) {
         if self.layout != Layout::Classic {
             return;

@@ -103,7 +103,7 @@ fn table(group: &Group<'_>, metric: Identity<'_>) -> Table {
 /// The unit of metrics that are shares: they get one block, as in mmtests.
 const PERCENT: &str = "pct";
 
-/// Titles that do not follow from the name of a metric; the first are those of mmtests.
+/// Titles that do not follow from the name of a metric; the first titles are mmtests'.
 const TITLES: [(&str, &str); 3] = [
     ("fault_latency_us", "Fault Latencies"),
     ("thp_success_pct", "Percentage Faults Huge"),
@@ -158,7 +158,7 @@ struct Operation<'a> {
 /// The samples of one operation in one column; there is at least one.
 #[derive(Default)]
 struct Pool<'a> {
-    /// Those of all seeds, sorted.
+    /// The samples of all seeds, sorted.
     samples: Vec<f64>,
     /// The same by seed, sorted.
     of_seed: BTreeMap<u64, Vec<f64>>,

@@ -25,7 +25,8 @@ fn folded(name: &str) -> String {
     folded
 }
 
-/// A name for a file of each of these, all of them different: the second of two that are folded to one gets a number.
+/// A file name for each of these names, all of them different: of two names that would give the same file name, the second gets a
+/// number.
 pub fn file_names<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Vec<String> {
     let mut given = BTreeSet::new();
     let distinct = |name: N| {

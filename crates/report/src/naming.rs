@@ -1,4 +1,4 @@
-//! Names of cases in rows: what has to be said beside a case, or beside a part of one, so that no row shows two different things.
+//! Names of cases in rows: what is added to a case, or to a part of a case, so that no row shows two different things.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub(crate) struct Naming<'a> {
 enum Plain<'a> {
     /// A case of the grid.
     Case(&'a str),
-    /// A part of one, by the name and class of its metric: those have rows of their own.
+    /// A part of a case, by the name and class of its metric: a part has rows of its own.
     Part(&'a str, Option<&'a str>, &'a str),
 }
 

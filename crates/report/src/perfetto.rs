@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a thread | the operations of a task that left the allocator's fast path; within each its parts by cause |
 //! | `CPU n` | the same operations once more, by the CPU that each began on |
-//! | a column of the series | its values at the instants of its samples, in a group with those of the same zone or node |
+//! | a column of the series | its values at the instants of its samples, in a group with the columns of the same zone or node |
 //!
 //! A timestamp is the run's time in nanoseconds, cut off; a result has picoseconds, so each slice has its length in picoseconds
 //! as `ps`. A result knows how much of an operation's time went to each cause, but not in which order: the causes are laid one

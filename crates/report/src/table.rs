@@ -195,7 +195,7 @@ pub struct Value {
     /// The verdict on the value's change, as in [`Comparison`](crate::compare::Comparison); none if the runs are not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Its part of the column's total of the case, in per cent, where values are parts of one.
+    /// The value's share of the column's total in the case, in per cent, where values are parts of a total.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }

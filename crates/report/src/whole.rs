@@ -73,7 +73,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<File, StoreError> {
 /// Whether [`write_whole`] could write a file now, to be asked before the work whose outcome goes there. What is there stays.
 ///
 /// # Errors
-/// Those of [`write_whole`] that can be seen beforehand.
+/// The errors of [`write_whole`] that can be seen beforehand.
 pub fn check_whole(path: &Path) -> Result<(), StoreError> {
     match Goal::of(path)? {
         Goal::File(place) => Partial::open(&place).map(drop).map_err(io_error("write", path)),

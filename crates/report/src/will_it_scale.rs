@@ -14,7 +14,8 @@ pub(crate) fn report(groups: &[Group<'_>], layout: Layout, other: Report) -> Rep
     Report { layout, tables: all, checks: other.checks }
 }
 
-/// The test of a metric, if it is of one, and what was measured: `page_fault2.iterations` is `page_fault2`, `iterations`.
+/// The test of a metric, if the metric is of a test, and what was measured: `page_fault2.iterations` is `page_fault2`,
+/// `iterations`.
 pub(crate) fn test_and_quantity(metric: &str) -> (&str, &str) {
     metric.split_once('.').unwrap_or(("", metric))
 }

@@ -1,4 +1,4 @@
-//! How small a change so many runs can see, row by row and column by column.
+//! The smallest change that a number of runs can show, row by row and column by column.
 
 use csv::Writer;
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub struct Noise {
     pub family: Family,
     /// How many runs there are.
     pub runs: usize,
-    /// The value of all of them, in the table's unit.
+    /// The value over all runs, in the table's unit.
     pub value: f64,
     /// The standard deviation of runs, in per cent of their mean: of logarithms. None with one run, or where a run is zero or
     /// negative.

@@ -18,7 +18,8 @@ pub fn summary(comparison: &Comparison, width: usize) -> [String; 3] {
     [moved(&rows, width), worst(&rows, width), not_told(&rows)].map(|line| fit(&line, width))
 }
 
-/// The three lines of a result: of one column they say what its runs could tell from those of another.
+/// Three lines about a result. For a single column the lines say how large a difference from another column its runs could
+/// show.
 pub fn summary_of(report: &Report, comparison: &Comparison, width: usize) -> [String; 3] {
     if comparison.rows.iter().any(|row| !row.is_model) {
         return summary(comparison, width);
@@ -100,7 +101,7 @@ fn not_told(rows: &[&Compared]) -> String {
     }
 }
 
-/// Seeds for half of the rows, and for all of them.
+/// The number of seeds that half of the rows need, and the number that every row needs.
 fn needs(runs: impl Iterator<Item = u64>) -> Option<String> {
     let mut runs: Vec<u64> = runs.collect();
     runs.sort_unstable();

@@ -46,8 +46,8 @@ impl Axis {
 /// A place in a grid: of each axis the index of a value.
 pub type Place = Vec<usize>;
 
-/// Which columns of a report stand where in a grid. A column may stand at several places: those of a setting that means nothing
-/// with the others' values.
+/// The place of a report's columns in a grid. A column may stand at several places, if one of its settings means nothing with
+/// some values of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
     /// The settings and parameters that vary.
@@ -68,7 +68,7 @@ impl Grid {
         places
     }
 
-    /// The place of the defaults, if all of them are in the grid.
+    /// The place of the defaults, if every default is in the grid.
     fn default(&self) -> Option<Place> {
         let of = |axis: &Axis| axis.values.iter().position(|value| Some(value) == axis.default.as_ref());
         self.axes.iter().map(of).collect()
@@ -82,7 +82,7 @@ pub struct Sweep {
     pub gates: Gates,
     /// The settings and parameters that vary.
     pub axes: Vec<Axis>,
-    /// The place of the defaults, if all of them are in the grid.
+    /// The place of the defaults, if every default is in the grid.
     pub default: Option<Place>,
     /// The rows.
     pub rows: Vec<Mapped>,
@@ -161,7 +161,7 @@ pub struct Effect {
     pub percent: Option<f64>,
     /// The change of geometric means, where all numbers are positive: p is of these.
     pub geometric: Option<Geometric>,
-    /// The p of that difference among those of all pairs of values, settings and rows (Holm).
+    /// The difference's p, corrected for all pairs of values, settings and rows (Holm).
     pub p_holm: Option<f64>,
     /// The words.
     pub reaction: Reaction,
@@ -219,7 +219,7 @@ impl<'a> OverGrid<'a> {
     }
 }
 
-/// Pairs of neighbours: a place, and the next one along an axis.
+/// Pairs of neighbours: a place, and the place after it along an axis.
 fn neighbours(places: &[Place], axes: &[Axis]) -> Vec<(Place, Place)> {
     let next = |place: &Place, axis: usize| {
         let mut next = place.clone();
@@ -378,7 +378,7 @@ impl Levels {
         Self { columns: (0..count).map(column).collect(), values: (0..count).map(level).collect() }
     }
 
-    /// Those of the only axis: all values that have a cell.
+    /// The values of the only axis that have a cell.
     fn of_only(row: &OverGrid<'_>, count: usize) -> Self {
         let columns: BTreeSet<&Column> = row.values.values().map(|side| side.column).collect();
         let Some(first) = columns.first().filter(|_| columns.len() == row.values.len()) else {

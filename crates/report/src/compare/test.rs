@@ -11,7 +11,7 @@ use crate::{
     stats::{self, Estimate, Interval, Pair},
 };
 
-/// From so many runs on numbers that are constant on each side are told apart for sure.
+/// With at least this number of runs, numbers that are constant in each column and differ are told apart for sure.
 const ENOUGH: usize = 5;
 /// The part of real changes of a size that runs are said to see.
 const POWER: f64 = 0.8;

@@ -6,7 +6,7 @@ use super::*;
 use crate::record::{RESIDENT, USED};
 use crate::series::{Sample, Series};
 
-/// A minute at so many MiB, and the end at others.
+/// A cell with a minute at `mib[0]` MiB, and `mib[1]` MiB at the end.
 fn cell(target: &str, kernel: &str, seed: u64, mib: [u64; 2], more: &serde_json::Value) -> Cell {
     let is_sim = target == "sim";
     let params = more.clone();

@@ -31,8 +31,8 @@ impl ZoneCensus {
     }
 }
 
-/// Counts a sample of a map, zone by zone. Types and free pageblocks are those of the series of the same instants, which are
-/// exact, where there is one; else those of cells, which are as exact where a cell is a pageblock.
+/// Counts a sample of a map, zone by zone. Types and free pageblocks come from the series at the same instant, which is exact,
+/// if there is one; else from the map's cells, which are as exact where a cell is a pageblock.
 ///
 /// # Panics
 /// When there is no such sample.

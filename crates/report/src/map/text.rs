@@ -126,7 +126,7 @@ pub fn map_text(map: &BlockMap, sample: usize, series: Option<&Series>, caption:
     lines.iter().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-/// Pageblocks of a character: a power of two, as few as keep the map to so many rows.
+/// Pageblocks that one character stands for: the smallest power of two with which the map fits its rows.
 fn blocks_of_a_spot(map: &BlockMap) -> u32 {
     let mut per = map.head.group;
     let rows = |per: u32| {

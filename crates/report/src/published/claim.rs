@@ -60,7 +60,7 @@ pub(super) struct Part {
     /// How all figures are reduced to one figure, if they are.
     #[serde(default)]
     pub(super) fold: Option<Fold>,
-    /// How many of the figures have to be within the bounds; without it, all of them do.
+    /// How many of the figures have to be within the bounds; without it, every figure does.
     #[serde(default)]
     pub(super) count: Option<usize>,
     pub(super) holds: Bounds,
@@ -104,7 +104,7 @@ pub enum Unit {
     Plain,
     /// As a factor: `x0.37`.
     Factor,
-    /// In per cent; the figures are fractions of one.
+    /// In per cent; the figures are fractions of a whole.
     Percent,
     /// The deviation from the published value, in per cent.
     Deviation,

@@ -86,7 +86,7 @@ impl From<WindowEvents> for WindowFields {
 }
 
 impl Extfrag {
-    /// Events of a run from its counts and from the counters that moved in the window, whose names are those of classes.
+    /// Builds the events of a run from its counts, and from the counters of classes, which moved in the window.
     pub fn new(pageblock_order: Order, run: &ExtfragCounts, moved: &BTreeMap<String, i64>, lost: u64) -> Self {
         let events = run.iter().filter(|(_, count)| *count > 0).map(|(kind, count)| {
             let fragmenting = kind.is_fragmenting(pageblock_order);

@@ -1,5 +1,5 @@
 //! Tables of many kernels and a few cases: a line for each kernel, with the cases side by side. A table of several
-//! quantities shows those of its last case.
+//! quantities shows the quantities of its last case.
 
 use super::{
     Short,

@@ -1,4 +1,4 @@
-//! Statistics against those of scipy: of ten recorded samples, and of twenty data sets of two columns.
+//! Holds statistics to scipy's: of ten recorded samples, and of twenty data sets of two columns.
 //!
 //! `statistics/scipy.json` says which versions computed it: `tmean`, `gmean`, `hmean`, `tstd`, `variation` (with one degree of
 //! freedom less) and `scoreatpercentile` of `scipy.stats`. `statistics/compare.py` has written `statistics/compare.json`.

@@ -111,7 +111,7 @@ fn a_pipe_is_written_to() {
     assert_eq!(names(dir.path()), ["link", "pipe"]);
 }
 
-/// A null device and a full one of our own: those of this machine are not ours to lose.
+/// A null device and a full one of our own: this machine's devices are not ours to lose.
 #[test]
 fn a_device_is_written_to() {
     let dir = TempDir::new().unwrap();

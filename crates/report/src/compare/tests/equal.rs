@@ -86,12 +86,12 @@ fn seconds_are_no_counts() {
 struct Draws(Normal);
 
 impl Draws {
-    /// A number around a mean, whose logarithm spreads by so much.
+    /// A number around a mean; the standard deviation of its logarithm is `spread`.
     fn around(&mut self, mean: f64, spread: f64) -> f64 {
         mean * libm::exp(spread * self.0.next())
     }
 
-    /// Is it one of so many in a hundred?
+    /// True with a probability of `percent` per cent.
     fn is_one_of(&mut self, percent: f64) -> bool {
         // The sum of twelve uniform numbers, less 6: the part of it after the point is uniform.
         (self.0.next() + 6.0).fract() * 100.0 < percent
