@@ -80,7 +80,7 @@ pub(super) struct Function {
     pub(super) inputs: Vec<Ty>,
 }
 
-/// Names of types where a type stands.
+/// The place of a type in the source: names in the type are looked up from there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     pub(super) module: Module,
