@@ -58,7 +58,7 @@ impl Machine {
         while self.steps < end || !self.memory.is_empty() {
             let is_over = self.steps >= end;
             if self.memory.len() < 2 && !is_over {
-                // Those that there are go on, and make room.
+                // If no process can start, the present ones go on, and make room.
                 self.try_start(PAGES);
             }
             id += 1;

@@ -102,7 +102,7 @@ fn has_enough(model: &Model, cache: Cache, objects: u32, slabs: u32) -> (bool, b
     if model.rules.slub_cpu_partial == SlubCpuPartial::Objects {
         return (objects > most, objects > most / 2);
     }
-    // Four times as many, but half of each slab is in use.
+    // The bound is four times as large in objects; a slab counts as half in use.
     let most = (4 * most * 2).div_ceil(room(cache, usual(cache, model.cpus())));
     (slabs >= most, slabs > most / 2)
 }

@@ -132,7 +132,7 @@ impl Variant {
         )
     }
 
-    /// The rules that differ from those of `other`, with the values here.
+    /// The rules that differ from `other`'s, with the values here.
     pub fn differences(&self, other: &Self) -> Vec<(&'static str, String)> {
         let pairs = self.values().into_iter().zip(other.values());
         pairs.filter(|(ours, theirs)| ours != theirs).map(|(ours, _)| ours).collect()

@@ -215,7 +215,7 @@ fn resolved_rules_are_those_of_the_whole_line_of_parents() {
     assert_eq!((named("v5.0").min_free_kbytes_max, new.min_free_kbytes_max), (65536, 262_144));
 }
 
-/// The rules that changed from one variant to the next one, and that once stood in a wrong release.
+/// The rules that changed between two consecutive variants, and that once stood in a wrong release.
 #[test]
 fn rules_change_with_their_release() {
     let batch = |name| named(name).lru_batch;

@@ -59,7 +59,7 @@ impl World {
         Self { mm, space, counters }
     }
 
-    /// Stores into each of so many new pages under a policy, on a CPU; says which and how the last step ended.
+    /// Stores into each of `pages` new pages under a policy, on a CPU; returns the pages, and how the last step ended.
     fn fault(&mut self, policy: Mempolicy, cpu: u32, pages: u64) -> (PageRange, Step<FaultDone>) {
         let prices = Prices::free();
         let mut cx = Cx::new(CpuId(cpu), Time(0), &prices, &mut self.counters);

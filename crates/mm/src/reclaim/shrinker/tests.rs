@@ -77,7 +77,8 @@ fn what_was_put_off_adds_up() {
     for _ in 0..1000 {
         shrink(&mut mm, &mut Spaces::default(), &mut counters, 4);
     }
-    // 64 each time, at most twice of what there is: of 1,024 a sixteenth counts, 64 more, and that is a batch.
+    // Each call puts off 64 objects, at most twice the number that exist. Of 1,024 put off, a sixteenth is counted now:
+    // 64 more, which is a batch.
     assert_eq!(mm.huge_zero.frame(), None);
     assert_eq!(counters.get(Event::SlabsScanned), 128);
 }

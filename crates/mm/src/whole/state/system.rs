@@ -1,5 +1,6 @@
 //! Linux: none; the memory of a system that has been up for a while, before a benchmark begins.
-//! Differs: described by a few numbers. Its files are those of programs that it starts; nothing else could be reclaimed.
+//! Differs: described by a few numbers. The only files are the files of programs that it starts; nothing else could be
+//! reclaimed.
 
 use memory::lru_kind::LruKind;
 use rules::{machine::MachineSpec, zone::ZoneKind};
