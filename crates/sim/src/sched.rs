@@ -283,7 +283,7 @@ impl World {
         cpu.queue.leave(running, &mut task.entity, cpu.clock, why, &self.kernels[kernel].periods());
         self.stop(id);
         if self.cpus[id.0 as usize].is_idle() {
-            // What the CPU sees now changes when it looks next, but not when it looked last.
+            // The idle CPU sees other queues at its next look; its past looks saw none.
             self.looked_in_vain(id, self.cpus[id.0 as usize].clock);
             self.pull(id);
         }
