@@ -25,7 +25,7 @@ fn folded(name: &str) -> String {
     folded
 }
 
-/// A file name for each of these names, all of them different: of two names that would give the same file name, the second gets a
+/// A file name for each of these names, no two of them alike: of two names that would give the same file name, the second gets a
 /// number.
 pub fn file_names<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Vec<String> {
     let mut given = BTreeSet::new();

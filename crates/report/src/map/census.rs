@@ -12,7 +12,7 @@ pub struct ZoneCensus {
     pub zone: String,
     /// Pageblocks by type, in the order of [`TYPES`].
     pub of_type: [u64; TYPES.len()],
-    /// Those that are free from end to end.
+    /// Pageblocks whose frames are all free.
     pub free: u64,
     /// Cells in which a huge page starts; where a cell is a pageblock, huge pages.
     pub huge: u64,

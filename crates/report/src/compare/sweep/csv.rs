@@ -21,8 +21,8 @@ const EFFECT: [&str; 12] = [
     "reaction",
 ];
 
-/// Lines `cell` have the columns of settings and those of values; lines `effect` the rest. `flat` numbers the flat regions of a
-/// row from 1.
+/// Lines `cell` have the columns of settings and of values; lines `effect` have the other columns. `flat` numbers the flat
+/// regions of a row from 1.
 ///
 /// # Panics
 /// Never: writing to memory does not fail.
