@@ -1,7 +1,8 @@
 //! The whole fault-storm loop, mmap and munmap included, on this host's kernel and in the simulator: CPU time per page fault,
 //! medians of alternating rounds, and their ratio. Runs are so long that the start of one is nothing beside its faults.
 //!
-//! And what 16 CPUs cost the simulator per fault beside one, each with one task and all of them with as much memory.
+//! And the simulator's cost per fault with 16 CPUs relative to one CPU, each with one task; the tasks share the same amount
+//! of memory.
 //!
 //!     cargo bench -p lab
 #![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]

@@ -1,6 +1,6 @@
 //! Workloads as users name them: each is one program of [`workloads`], or several near-twins, and a parameter says which.
 //!
-//! Cells name the program that runs ([`report::Key::workload`]), and their parameters are those of the program alone.
+//! Cells name the program that runs ([`report::Key::workload`]); a cell's parameters are the program's parameters alone.
 
 use report::Key;
 use workloads::{

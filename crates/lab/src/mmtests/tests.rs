@@ -190,7 +190,7 @@ fn a_run_of_an_export_is_a_run_of_mmtests() {
     let row = |metric: &Metric| (metric.part.clone().unwrap(), metric.class.clone().unwrap(), metric.samples.clone());
     assert_eq!(row(&last.metrics[0]), ("1".into(), "fault-base".into(), vec![601.75]));
     assert_eq!(row(&last.metrics[7]), ("3".into(), "fault-huge".into(), vec![201.373_456]));
-    // Alone, under its own name, and in the rows of a result.
+    // The export is read alone, under its own name, and then put into the rows of a result.
     let run = to.join("v5.1-sim");
     assert_eq!(read(&run).expect("read").len(), 2);
     let (identity, _) = results::contents(&result, None).expect("read");

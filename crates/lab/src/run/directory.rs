@@ -180,7 +180,7 @@ pub(super) fn finish(directory: &Path, store: &mut Store) -> Result<Vec<String>,
 /// The request with the seeds of the result that it goes on with, where there is one: seeds can be added, and none is lost.
 ///
 /// # Errors
-/// Seeds between those of the result and those that are asked for.
+/// Seeds that lie between the result's seeds and the seeds that are asked for.
 pub(super) fn with_seeds_that_are_there(request: &Request) -> Result<Request, UsageError> {
     let there = request.out.as_deref().filter(|directory| directory.join(IDENTITY_FILE).exists());
     let Some(directory) = there else { return Ok(request.clone()) };

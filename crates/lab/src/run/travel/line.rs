@@ -23,7 +23,7 @@ use crate::{
 /// The version of lines out. 1 had fields with paths.
 pub(super) const VERSION: u32 = 2;
 
-/// A line out.
+/// A line out: the order for a worker elsewhere to run one cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Travelling {
     /// [`VERSION`].
