@@ -316,7 +316,7 @@ pub async fn run<O: Os>(os: O, params: Params) -> Result<Outcome, WorkloadError>
     let done: Vec<Vec<TaskOutcome>> = results(processes.collect()).await?;
     let window = os.now().since(start);
     let counters = os.vmstat().await.during("vmstat")?.since(&before);
-    // By point, and of each by JVM.
+    // The outcomes are ordered by point, and within a point by JVM.
     let tasks = (0..points.len()).flat_map(|point| done.iter().map(move |jvm| jvm[point].clone())).collect();
     Ok(Outcome { tasks, counters, gauges: BTreeMap::new(), window, unable: Vec::new(), cpus: Some(cpus) })
 }
