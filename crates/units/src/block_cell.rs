@@ -20,7 +20,7 @@ const KIND: u8 = 0x7;
 const HUGE: u8 = 1 << 3;
 const MIXED: u8 = 1 << 4;
 const REPORTED: u8 = 1 << 5;
-/// Of the second byte: no frame is the page allocator's.
+/// Owner in the second byte if the page allocator has no frame of the cell.
 const NONE: u8 = 31;
 
 impl BlockCell {
