@@ -75,7 +75,7 @@ fn version() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    // A command without a comment has it, also the long one, where its arguments are.
+    // A command without a comment here has its help text where its arguments are declared.
     Run(Run),
     /// Print the tables of a result again, without running anything
     #[command(after_help = "\
