@@ -20,6 +20,7 @@
 //! | `mm/page_alloc.c` | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug |
 //! | `mm/page_alloc.c` | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug |
 //! | `mm/page_alloc.c` | `watermark.rs` | `totalreserve_pages`; the boost is in `zone_state.rs` |
+//! | (none: LLFree) | `llfree.rs`, `llfree/` | persistence |
 //! | `arch/x86/mm/tlb.c` | `primitive.rs`, `tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs` | the queue |
 //! | `include/linux/vm_event_item.h` | `event.rs` | events of what is not here |
@@ -58,6 +59,7 @@ pub mod last_fault;
 pub mod line;
 pub mod list;
 pub mod list_order;
+pub mod llfree;
 pub mod lru_kind;
 pub mod news;
 pub mod node;
