@@ -21,6 +21,7 @@
 //! | `mm/page_alloc.c` | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug |
 //! | `mm/page_alloc.c` | `watermark.rs` | `totalreserve_pages`; the boost is in `zone_state.rs` |
 //! | (none: LLFree) | `llfree.rs`, `llfree/` | persistence |
+//! | `mm/page_alloc.c` | `frame_allocator.rs`, `frame_allocator/` | |
 //! | `arch/x86/mm/tlb.c` | `primitive.rs`, `tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs` | the queue |
 //! | `include/linux/vm_event_item.h` | `event.rs` | events of what is not here |
@@ -54,6 +55,7 @@ pub mod cx;
 pub mod event;
 pub mod fallback;
 pub mod frame;
+pub mod frame_allocator;
 pub mod free_blocks;
 pub mod last_fault;
 pub mod line;

@@ -26,6 +26,7 @@ pub struct CacheLine {
 impl CacheLine {
     /// Charges `times` writes of a step to the line. Each write is a transfer, unless this CPU still holds the line from
     /// its last access.
+    #[inline]
     pub fn access(&mut self, cx: &mut Cx<'_>, times: u64, cause: Cause) {
         let start = cx.now();
         if self.last.replace(cx.cpu()).is_none_or(|last| last == cx.cpu()) {

@@ -25,7 +25,7 @@ mod trees;
 use units::{CpuId, Order, Pfn};
 
 use self::{
-    area::{AREA, ROW, TREE},
+    area::{AREA, Counter, ROW, TREE},
     areas::Areas,
     trees::{Among, FEW, Fill, Reservation, SCATTERED, Trees, USED_UP, fill},
 };
@@ -94,6 +94,7 @@ impl LlFree {
     }
 
     /// Allocates a run of `order` for the step's CPU.
+    #[inline]
     pub fn alloc(&mut self, cx: &mut Cx<'_>, order: Order) -> Option<Pfn> {
         assert!(order <= Self::MAX_ORDER, "order {order} is beyond the largest");
         let found = match self.take_own(cx, order) {
@@ -187,6 +188,7 @@ impl LlFree {
     }
 
     /// Frees a run: one that was allocated so, or part of a larger one, or several that fill it.
+    #[inline]
     pub fn free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
         let at = self.place_of(pfn, order);
         self.areas.give(cx, at, order);
@@ -247,6 +249,15 @@ impl LlFree {
         let mut blocks = [0; ORDERS];
         self.visit_free(|_, order| blocks[usize::from(order.0)] += 1);
         blocks
+    }
+
+    /// Free blocks of one order, counted likewise; of the two largest orders by counters alone.
+    pub fn free_blocks_of(&self, order: Order) -> u64 {
+        if order < Order::HUGE {
+            return self.free_blocks()[usize::from(order.0)];
+        }
+        let pairs = self.areas.counters.chunks_exact(2).filter(|pair| **pair == [Counter::FREE; 2]).count() as u64;
+        if order == Self::MAX_ORDER { pairs } else { self.free_areas() - 2 * pairs }
     }
 
     /// Goes through these blocks, from the start of the zone on.

@@ -46,19 +46,22 @@ impl Areas {
         if order >= Order::HUGE {
             return self.take_whole(cx, first, (tree, end), order);
         }
-        let mut row = from % (AREA / ROW);
+        let found = self.take_in(cx, first, from % (AREA / ROW), order);
         // Bound: the areas of a tree.
-        for area in (first..end).chain(tree..first) {
-            if self.counters[area as usize].free() >= order.frames()
-                && let Some(at) = self.bits[area as usize].take_first(row, order)
-            {
-                self.counters[area as usize].take(order);
-                self.change(cx, area);
-                return Some(area * AREA + at);
-            }
-            row = 0;
+        found.or_else(|| (first + 1..end).chain(tree..first).find_map(|area| self.take_in(cx, area, 0, order)))
+    }
+
+    /// Takes the first free run of an area, from a row of it on.
+    #[inline]
+    fn take_in(&mut self, cx: &mut Cx<'_>, area: u32, row: u32, order: Order) -> Option<u32> {
+        let counter = &mut self.counters[area as usize];
+        if counter.free() < order.frames() {
+            return None;
         }
-        None
+        let at = self.bits[area as usize].take_first(row, order)?;
+        counter.take(order);
+        self.change(cx, area);
+        Some(area * AREA + at)
     }
 
     /// Takes the first free area of a tree, or the first two that are a pair.

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::{CpuId, Order, Pfn, Picos, Time};
 
 use self::twin::Twin;
-use super::{area::Counter, trees::Tree, *};
+use super::{trees::Tree, *};
 use crate::{
     cost::{Cause, Prices, Work},
     event::Counters,
@@ -98,6 +98,7 @@ fn run_beside_twin(seed: u64, (start, end, cpus): (u32, u32, u32), weights: Weig
     assert_eq!(visited, twin.free_list(), "seed {seed}");
     assert!((start..end).all(|pfn| all.is_free(Pfn(pfn)) == twin.is_free(pfn)));
     assert_eq!(all.free_blocks(), twin.free_blocks());
+    assert_eq!([9, 10].map(|order| all.free_blocks_of(Order(order))), all.free_blocks()[9..]);
     // All of it comes back, whoever frees it.
     for (pfn, order) in held {
         free(&mut all, 0, pfn, order);
