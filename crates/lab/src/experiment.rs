@@ -310,7 +310,7 @@ model = ["threads", "processes"]
                 "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
                  (valid workloads: fault-storm, thpscale, thp-locality, fork-storm, aged-fault, small-files, slab-churn, \
                  thpfioscale, numa-access, numa-probe, autonumabench, warehouses, week, guests, will-it-scale, \
-                 guest-footprint)",
+                 guest-footprint, llfree-frag)",
             ),
             (
                 "\"vm\"",

@@ -10,7 +10,8 @@ mod warehouses;
 use report::{Better, Metric};
 use units::{Bytes, Picos};
 use workloads::{
-    Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, guest_footprint, will_it_scale,
+    Block, Iteration, Outcome, TaskOutcome, Unmapping, Workload, fork_storm::Phase, guest_footprint, llfree_frag,
+    will_it_scale,
 };
 
 use self::metric::{GIB, classed, metric, rate};
@@ -49,6 +50,7 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
         Workload::Warehouses(_) => warehouses::metrics(outcome),
         Workload::VmLargerThanANode(_) => locality::vm(&workload.case(), outcome),
         Workload::FragmentedFault(_) => locality::fragmented(&workload.case(), outcome),
+        Workload::LlfreeFrag(params) => frag(&workload.case(), params, &outcome.tasks),
         Workload::GuestFootprint(params) => footprint(params, &outcome.tasks),
         Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) | Workload::SlabChurn(_) => {
             blocks(&outcome.tasks)
@@ -143,6 +145,18 @@ fn footprint(params: &guest_footprint::Params, phases: &[TaskOutcome]) -> Vec<Me
     let faults = phases.iter().map(|phase| phase.faults).sum::<u64>();
     metrics.push(metric("page_fault_count", "faults", Better::Lower, vec![faults as f64]));
     metrics
+}
+
+/// Free blocks of 2 MiB, a row for a round.
+fn frag(case: &str, params: &llfree_frag::Params, tasks: &[TaskOutcome]) -> Vec<Metric> {
+    let class = format!("{case}-round");
+    let counted = |round: u32| {
+        let of = |task: &TaskOutcome| task.frame_churn.as_ref()?.free_huge.get(round as usize).copied();
+        let samples = tasks.iter().filter_map(of).map(|blocks| blocks as f64).collect();
+        let metric = classed("free_2mib_blocks", &class, "blocks", Better::Higher, samples);
+        Metric { part: Some(round.to_string()), ..metric }
+    };
+    params.shown().into_iter().map(counted).collect()
 }
 
 /// Shares over time, a row for some hours together.

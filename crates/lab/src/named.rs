@@ -127,6 +127,7 @@ fn metrics(workload: &Workload) -> impl Iterator<Item = &'static str> {
         Workload::VmLargerThanANode(_) | Workload::FragmentedFault(_) => {
             "seconds gb_per_s huge_pct node0_pct memory_kib counter max_deferred_allocations mb_before_recompaction"
         }
+        Workload::LlfreeFrag(_) => "free_2mib_blocks",
         Workload::Thpscale(_)
         | Workload::Thpscale2015(_)
         | Workload::AgedFault(_)

@@ -19,7 +19,7 @@ use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Runs, Rusage, VmRange, VmStat, Wire,
 };
-use units::{BlockCensus, Bytes, CpuId, Errno, NodeId, Order, Picos, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Order, Picos, Time};
 
 use crate::{
     access,
@@ -423,6 +423,11 @@ impl Os for Linux {
 
     async fn block_census(&self) -> Result<BlockCensus, Errno> {
         // /proc/kpageflags has it, for root; nothing that runs here asks for it yet.
+        Err(Errno::NOSYS)
+    }
+
+    async fn churn_frames(&self, _: &FrameChurn) -> Result<FrameChurned, Errno> {
+        // LLFree's authors have such a module for their kernels; none is built here.
         Err(Errno::NOSYS)
     }
 

@@ -20,7 +20,7 @@
 //! | `mm/page_alloc.c` | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug |
 //! | `mm/page_alloc.c` | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug |
 //! | `mm/page_alloc.c` | `watermark.rs` | `totalreserve_pages`; the boost is in `zone_state.rs` |
-//! | (none: LLFree) | `llfree.rs`, `llfree/` | persistence |
+//! | (none: LLFree) | `llfree.rs`, `llfree/`, `frame_churn.rs` | persistence |
 //! | `mm/page_alloc.c` | `frame_allocator.rs`, `frame_allocator/` | |
 //! | `arch/x86/mm/tlb.c` | `primitive.rs`, `tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs` | the queue |
@@ -56,6 +56,7 @@ pub mod event;
 pub mod fallback;
 pub mod frame;
 pub mod frame_allocator;
+pub mod frame_churn;
 pub mod free_blocks;
 pub mod last_fault;
 pub mod line;

@@ -21,7 +21,7 @@ pub use memory::{Advice, FileRange, MapSpec, VmRange};
 pub use numa::{Mempolicy, NumaNode, Placed};
 use serde::{Serialize, de::DeserializeOwned};
 pub use task::{Barrier, CountedBy, Died, Moves, Placement};
-use units::{BlockCensus, Bytes, CpuId, Errno, NodeId, Picos, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Picos, Time};
 
 /// A value that crosses a process border, through a pipe.
 pub trait Wire: Serialize + DeserializeOwned + Send + 'static {}
@@ -159,6 +159,10 @@ pub trait Os: Clone + Send + 'static {
 
     /// How much of memory cannot be moved, and how scattered that is. `ENOSYS` where nobody can see every frame.
     fn block_census(&self) -> impl Future<Output = Result<BlockCensus, Errno>>;
+
+    /// Loads a kernel module that allocates frames and frees them, waits until it is done, and unloads it. All memory is full
+    /// meanwhile. `ENOSYS` where there is no such module.
+    fn churn_frames(&self, churn: &FrameChurn) -> impl Future<Output = Result<FrameChurned, Errno>>;
 
     /// A new barrier for `parties` tasks, in this process or in ones spawned from it.
     fn barrier(&self, parties: u32) -> impl Future<Output = Result<Barrier, Errno>>;

@@ -104,10 +104,11 @@ fn table(group: &Group<'_>, metric: Identity<'_>) -> Table {
 const PERCENT: &str = "pct";
 
 /// Titles that do not follow from the name of a metric; the first titles are mmtests'.
-const TITLES: [(&str, &str); 3] = [
+const TITLES: [(&str, &str); 4] = [
     ("fault_latency_us", "Fault Latencies"),
     ("thp_success_pct", "Percentage Faults Huge"),
     ("host_memory_gib_min", "Host Memory over Time"),
+    ("free_2mib_blocks", "Free 2 MiB Blocks"),
 ];
 
 /// What makes two metrics the same: numbers of different units never meet in a table.

@@ -23,7 +23,7 @@ use mm::{
         vma::HugeAdvice,
     },
 };
-use units::{Bytes, CpuId, Frames, Picos, Time};
+use units::{Bytes, CpuId, FrameChurn, FrameChurned, Frames, Picos, Time};
 
 pub(crate) use self::{
     of_thread::{scoped, with},
@@ -216,6 +216,18 @@ impl World {
         }
         let parent = self.tasks.get(self.current.0 as usize).map(|parent| parent.space);
         Some(self.kernels[kernel].add_space(space.ok()?, parent))
+    }
+
+    /// Runs a kernel module for the current task, to its end; the time of all its CPUs is that of the task's.
+    pub(crate) fn churn_frames(&mut self, churn: &FrameChurn) -> FrameChurned {
+        let (cpu, now) = (self.current().cpu, self.now());
+        let prices = self.prices.on(&self.cpus, cpu);
+        let kernel = self.own();
+        let Kernel { mm, counters, .. } = &mut self.kernels[kernel];
+        let (found, spent) = mm.memory.churn_frames(churn, now, prices, counters);
+        self.cpus[cpu.0 as usize].clock = now + spent.total();
+        self.tasks[self.current.0 as usize].spent.add(&spent);
+        found
     }
 
     /// Adds the process that a task has forked.

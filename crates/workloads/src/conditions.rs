@@ -24,8 +24,8 @@ const PARAMS: [ParamInfo; 2] = [POLICY, DROP_CACHES];
 
 /// The shared parameters of a workload, which has `own` parameters besides.
 pub fn shared_params(workload: &str, own: &[ParamInfo]) -> Vec<ParamInfo> {
-    // Guests have machines of their own.
-    if workload == crate::guests::INFO.name {
+    // Guests have machines of their own, and a kernel module maps nothing.
+    if [crate::guests::INFO.name, "llfree-frag"].contains(&workload) {
         return Vec::new();
     }
     PARAMS.iter().filter(|shared| own.iter().all(|param| param.name != shared.name)).copied().collect()

@@ -13,6 +13,7 @@ pub mod fork_storm;
 pub mod fragmented_fault;
 pub mod guest_footprint;
 pub mod guests;
+pub mod llfree_frag;
 mod meet;
 mod model;
 pub mod numa_access;
@@ -80,6 +81,8 @@ pub enum Workload {
     VmLargerThanANode(vm_larger_than_a_node::Params),
     /// Faults while memory is free in small holes.
     FragmentedFault(fragmented_fault::Params),
+    /// Random frames that a kernel module replaces.
+    LlfreeFrag(llfree_frag::Params),
 }
 
 /// The entry of a workload in `pagelab list workloads`.
@@ -116,6 +119,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     guest_footprint::INFO,
     vm_larger_than_a_node::INFO,
     fragmented_fault::INFO,
+    llfree_frag::INFO,
 ];
 
 /// Why a workload gave no result.
@@ -187,6 +191,7 @@ impl Workload {
             "guest-footprint" => guest_footprint::Params::parse(params).map(Self::GuestFootprint),
             "vm-larger-than-a-node" => vm_larger_than_a_node::Params::parse(params).map(Self::VmLargerThanANode),
             "fragmented-fault" => fragmented_fault::Params::parse(params).map(Self::FragmentedFault),
+            "llfree-frag" => llfree_frag::Params::parse(params).map(Self::LlfreeFrag),
             "autonumabench" => autonumabench::Params::parse(params).map(Self::Autonumabench),
             "numa-probe" => numa_probe::Params::parse(params).map(Self::NumaProbe),
             "warehouses" => warehouses::Params::parse(params).map(Self::Warehouses),
@@ -216,6 +221,8 @@ impl Workload {
             Self::GuestFootprint(params) => params.memory(total),
             Self::VmLargerThanANode(params) => params.memory(total),
             Self::FragmentedFault(params) => params.memory(total),
+            // A module has its memory, and no process.
+            Self::LlfreeFrag(_) => Bytes(0),
         }
     }
 
@@ -240,7 +247,8 @@ impl Workload {
             | Self::Warehouses(_)
             | Self::Guests(_)
             | Self::VmLargerThanANode(_)
-            | Self::FragmentedFault(_) => Bytes(0),
+            | Self::FragmentedFault(_)
+            | Self::LlfreeFrag(_) => Bytes(0),
             Self::Thpscale(params) => params.files(total),
             Self::Thpscale2015(params) => params.files(total),
             Self::AgedFault(params) => params.files(total),
@@ -292,7 +300,8 @@ impl Workload {
             | Self::NumaAccess(_)
             | Self::NumaProbe(_)
             | Self::Warehouses(_)
-            | Self::Autonumabench(_) => false,
+            | Self::Autonumabench(_)
+            | Self::LlfreeFrag(_) => false,
             Self::Thpscale(_)
             | Self::Thpscale2015(_)
             | Self::AgedFault(_)
@@ -349,6 +358,7 @@ impl Workload {
             Self::GuestFootprint(params) => params.case(),
             Self::VmLargerThanANode(params) => params.case(),
             Self::FragmentedFault(params) => params.case(),
+            Self::LlfreeFrag(params) => params.case(),
         }
     }
 
@@ -369,6 +379,7 @@ impl Workload {
             | Self::GuestFootprint(_)
             | Self::VmLargerThanANode(_)
             | Self::FragmentedFault(_)
+            | Self::LlfreeFrag(_)
             | Self::Autonumabench(_)
             | Self::NumaProbe(_)
             | Self::NumaAccess(_) => true,
@@ -409,6 +420,7 @@ impl Workload {
             Self::GuestFootprint(params) => guest_footprint::run(os, params.clone()).await,
             Self::VmLargerThanANode(params) => vm_larger_than_a_node::run(os, params.clone()).await,
             Self::FragmentedFault(params) => fragmented_fault::run(os, params.clone()).await,
+            Self::LlfreeFrag(params) => llfree_frag::run(os, params.clone(), seed).await,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use os::{Os, Placed, Rusage};
 use serde::{Deserialize, Serialize};
-use units::{BlockCensus, Errno, Picos, Time};
+use units::{BlockCensus, Errno, FrameChurned, Picos, Time};
 
 use crate::{Block, During, WorkloadError, numa_access::Access, numa_probe::Probe};
 
@@ -109,6 +109,9 @@ pub struct TaskOutcome {
     /// The least part of a free list that a pass has reported until then, in millionths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_reported: Option<u64>,
+    /// Free blocks by round; of llfree-frag only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_churn: Option<FrameChurned>,
 }
 
 /// One iteration of one task.
@@ -154,6 +157,7 @@ impl TaskOutcome {
             deferral: None,
             host_resident: None,
             least_reported: None,
+            frame_churn: None,
         }
     }
 }

@@ -17,6 +17,7 @@ mod files;
 mod first_patch;
 mod footprint;
 mod leftovers;
+mod llfree_frag;
 mod locality;
 mod map;
 mod mmtests;

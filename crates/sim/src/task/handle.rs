@@ -13,7 +13,7 @@ use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Runs, Rusage, VmRange, VmStat, Wire,
 };
-use units::{BlockCensus, Bytes, CpuId, Errno, Frames, NodeId, Picos, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, Frames, NodeId, Picos, Time};
 
 use crate::{
     ids::TaskId,
@@ -317,6 +317,10 @@ impl Os for Sim {
 
     async fn block_census(&self) -> Result<BlockCensus, Errno> {
         Ok(with(|world| world.own_kernel().mm.memory.block_census()))
+    }
+
+    async fn churn_frames(&self, churn: &FrameChurn) -> Result<FrameChurned, Errno> {
+        Ok(with(|world| world.churn_frames(churn)))
     }
 
     async fn barrier(&self, parties: u32) -> Result<Barrier, Errno> {
