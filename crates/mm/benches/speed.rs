@@ -31,7 +31,7 @@ use rules::{
     variant::named,
     zone::{Settings, ZoneKind},
 };
-use units::{Bytes, CpuId, NodeId, Order, Pfn, Picos, Time};
+use units::{Bytes, CpuId, NodeId, Order, PageAllocator, Pfn, Picos, Time};
 
 const PAIRS: u32 = 5_000_000;
 const ROUNDS: usize = 7;
@@ -56,6 +56,7 @@ fn main() {
         let burst = median_of(ROUNDS, || bursts(&mut mm, 4096));
         println!("order-0 pair, {rules}: {hot:.1} ns (wanted: at most 10), {burst:.1} ns in bursts of 4096");
     }
+    allocators();
     for rules in ["v4.1", "v6.1"] {
         quarter_touched(rules);
     }
@@ -177,6 +178,26 @@ fn pair(mm: &mut Mm) -> f64 {
         let pfn = mm.memory.alloc(&mut cx, &request).expect("there is memory");
         mm.memory.free(&mut cx, pfn, Order::BASE);
     }
+    (cpu_ns() - start) as f64 / f64::from(PAIRS)
+}
+
+/// An order-0 pair with each page allocator, behind the seam that both stand behind: no zonelist, no watermark.
+fn allocators() {
+    let mut mm = Mm::new(&machine(1, Bytes::gib(4)), *named("v6.1"), &settings());
+    let [linux, llfree] = PageAllocator::ALL.map(|allocator| median_of(ROUNDS, || pair_of(&mut mm, allocator)));
+    println!(
+        "order-0 pair by the zone's allocator alone, v6.1: {linux:.1} ns by Linux's, {llfree:.1} ns by LLFree: ratio {:.2} \
+         (wanted: at most 2)",
+        llfree / linux
+    );
+}
+
+fn pair_of(mm: &mut Mm, allocator: PageAllocator) -> f64 {
+    let prices = prices();
+    let mut counters = Counters::default();
+    let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
+    let start = cpu_ns();
+    mm.memory.pairs_of(allocator, &mut cx, PAIRS);
     (cpu_ns() - start) as f64 / f64::from(PAIRS)
 }
 
