@@ -79,15 +79,17 @@ pub struct BlockCensus {
 
 /// A request to the free lists of one zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Want {
-    pub(crate) order: Order,
-    pub(crate) list: MigrateType,
+pub struct Want {
+    /// The order of the block.
+    pub order: Order,
+    /// The type of the free lists to take it from.
+    pub list: MigrateType,
     /// Take no block smaller than a pageblock from other types (`ALLOC_NOFRAGMENT`).
-    pub(crate) whole_blocks_only: bool,
+    pub whole_blocks_only: bool,
     /// Take no small block from other types, but raise the marks as if one were taken (`ALLOC_FRAGMENT_STALL`).
-    pub(crate) stalls: bool,
+    pub stalls: bool,
     /// Wake kswapd if a pageblock is broken up for the request (`ALLOC_KSWAPD`).
-    pub(crate) wakes_kswapd: bool,
+    pub wakes_kswapd: bool,
 }
 
 /// The types whose blocks a request of type `from` takes if it finds none of its own, in this order (`fallbacks`).

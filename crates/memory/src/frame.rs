@@ -126,6 +126,7 @@ pub struct Held {
 
 impl Held {
     /// The block of the same order with which this one makes a larger one.
+    #[must_use]
     pub fn buddy_block(self) -> Self {
         Self { pfn: self.pfn.buddy(self.order), ..self }
     }

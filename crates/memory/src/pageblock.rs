@@ -82,6 +82,7 @@ impl ZoneIndex {
     }
 
     /// The one after it.
+    #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }

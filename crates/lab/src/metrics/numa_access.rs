@@ -135,6 +135,7 @@ mod tests {
             deferral: None,
             host_resident: None,
             least_reported: None,
+            frame_churn: None,
         }
     }
 

@@ -36,7 +36,7 @@ fn run(mm: &mut Memory, churn: &FrameChurn) -> FrameChurned {
 #[test]
 fn both_allocators_fill_the_same_memory_keep_a_half_and_give_it_all_back() {
     let mut mm = machine();
-    let free = mm.zones().iter().map(|zone| zone.free_frames()).sum::<u64>();
+    let free = mm.zones().iter().map(ZoneState::free_frames).sum::<u64>();
     for allocator in [PageAllocator::Linux, PageAllocator::Llfree] {
         for order in [0, 2, 5] {
             let found = run(&mut mm, &FrameChurn { allocator, order: Order(order), ..CHURN });
@@ -45,7 +45,7 @@ fn both_allocators_fill_the_same_memory_keep_a_half_and_give_it_all_back() {
             assert!((blocks - 3..=blocks).contains(&found.filled), "{allocator:?} {order}: {found:?}, {blocks}");
             assert_eq!((found.kept, found.free_huge.len()), (found.filled / 2, 6));
             assert_eq!((found.free_huge_full, found.free_huge[0]), (0, 0), "{allocator:?} {order}");
-            assert_eq!((walk(&mm), free), (Ok(()), mm.zones().iter().map(|zone| zone.free_frames()).sum()));
+            assert_eq!((walk(&mm), free), (Ok(()), mm.zones().iter().map(ZoneState::free_frames).sum()));
         }
     }
 }

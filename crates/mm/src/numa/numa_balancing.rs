@@ -189,8 +189,8 @@ impl Mm {
         let mut task = TaskNuma::begin(space.numa.seq, delay_ms);
         task.space = Some(space_id);
         if let Some(Maker { id, users, .. }) = maker.filter(|_| rules.numa_groups) {
-            let windows = space.numa_windows(numa.size_pages(), &rules);
-            let max_ms = numa.scan_max_ms_of(&rules, id, windows);
+            let windows = space.numa_windows(numa.size_pages(), rules);
+            let max_ms = numa.scan_max_ms_of(rules, id, windows);
             let maker = numa.task_mut(id);
             task.preferred = maker.preferred;
             if rules.numa_move_resets_period {
@@ -230,9 +230,9 @@ impl Mm {
     fn numa_tick_grouped(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
         let (rules, id, now) = (self.memory.variant(), tick.id, tick.at);
         let numa = self.numa.as_mut()?;
-        let windows = space.numa_windows(numa.size_pages(), &rules);
+        let windows = space.numa_windows(numa.size_pages(), rules);
         let delay = millis(numa.delay_ms());
-        let (start_ms, max_ms) = (numa.scan_start_ms(&rules, id, windows), numa.scan_max_ms_of(&rules, id, windows));
+        let (start_ms, max_ms) = (numa.scan_start_ms(rules, id, windows), numa.scan_max_ms_of(rules, id, windows));
         let size = numa.size_pages();
         let task = numa.task_mut(id);
         task.stats.ran = (tick.ran, now);

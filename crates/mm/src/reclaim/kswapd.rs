@@ -47,7 +47,6 @@ pub struct Kswapd {
 }
 
 /// A run of kswapd.
-#[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug)]
 enum Run {
     /// Over the node's lists.

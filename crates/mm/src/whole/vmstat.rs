@@ -2,7 +2,7 @@
 //! Differs: one census of everything; pageblocks that are wholly free are counted too, and huge pages whether or not a PMD maps
 //! them.
 
-use memory::{frame::Frame, lru_kind::LruKind, node::Node, pageblock::MigrateType};
+use memory::{frame::Frame, lru_kind::LruKind, node::Node, pageblock::MigrateType, zone_state::ZoneState};
 use rules::zone::ZoneKind;
 use units::{NodeId, Order};
 
@@ -60,7 +60,7 @@ impl Mm {
 
     fn zone_census(&self) -> Vec<ZoneCensus> {
         let pageblock = self.memory.frames.blocks.order();
-        let census = |zone: &memory::zone_state::ZoneState| {
+        let census = |zone: &ZoneState| {
             let orders = 0..=zone.max_order().0;
             let free: Vec<u64> = orders.map(|order| zone.nr_free(Order(order))).collect();
             // Free frames of a pageblock that has no others are one block, or part of one.
@@ -87,7 +87,7 @@ impl Mm {
         let zones = || node.zones().map(|zone| self.memory.zone(zone));
         let huge_pages = census.iter().filter(|zone| zone.node == node.id).map(|zone| zone.huge_pages);
         let mut gauges = vec![
-            ("nr_free_pages", zones().map(|zone| zone.free_frames()).sum()),
+            ("nr_free_pages", zones().map(ZoneState::free_frames).sum()),
             ("nr_page_table_pages", zones().map(|zone| zone.page_tables.0).sum()),
             ("nr_anon_transparent_hugepages", huge_pages.sum()),
         ];

@@ -125,8 +125,8 @@ impl Mm {
         if numa.task_mut(id).scan_seq == space.numa.seq {
             return false;
         }
-        let windows = space.numa_windows(numa.size_pages(), &rules);
-        let max_ms = numa.scan_max_ms_of(&rules, id, windows);
+        let windows = space.numa_windows(numa.size_pages(), rules);
+        let max_ms = numa.scan_max_ms_of(rules, id, windows);
         let task = numa.task_mut(id);
         task.scan_seq = space.numa.seq;
         task.period_max_ms = max_ms;
