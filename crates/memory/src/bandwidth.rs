@@ -53,9 +53,8 @@ impl Server {
 }
 
 impl Memory {
-    /// Gives a node so many bytes per second, from all CPUs together; each clear or fill takes its bytes once, each copy from
-    /// where
-    /// it reads and from where it writes.
+    /// Limits the memory of a node to these bytes per second, for all CPUs together. Each clear or fill takes its bytes once,
+    /// each copy from the node that it reads and from the node that it writes.
     pub fn limit_bandwidth(&mut self, node: NodeId, limit: BytesPerSecond) {
         self.bandwidth.is_limited = true;
         let per_frame = limit.takes(units::Frames(1).bytes());

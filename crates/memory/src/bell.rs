@@ -279,7 +279,7 @@ impl Memory {
         its.map(|zone| zone.kind).max().unwrap_or(ZoneKind::Dma)
     }
 
-    /// Does a zone stay so much above its High mark, and could compaction begin for a larger order (`zone_balanced` of 4.1)?
+    /// Does a zone stay `gap` frames above its High mark, and could compaction begin for a larger order (`zone_balanced` of 4.1)?
     pub fn zone_balanced(&self, zone: ZoneIndex, order: Order, gap: u64, classzone: ZoneKind) -> bool {
         let mark = self.zones[zone].mark(Mark::High) + gap;
         self.has_above(zone, order, mark, classzone)

@@ -61,7 +61,7 @@ impl Memory {
         (found, clock.spent)
     }
 
-    /// Allocates and frees a frame so many times, each time with the highest zone's allocator: for measurements of this program.
+    /// Allocates and frees a frame `pairs` times, each time with the highest zone's allocator: for measurements of this program.
     pub fn pairs_of(&mut self, allocator: PageAllocator, cx: &mut Cx<'_>, pairs: u32) {
         let Self { frames, zones, variant, .. } = self;
         match allocator {
@@ -245,7 +245,7 @@ impl<A: FrameAllocator> Blocks<'_, A> {
         }
     }
 
-    /// Frees so many blocks that are drawn, then takes as many.
+    /// Frees `count` blocks that are drawn, then takes as many.
     fn replace(&mut self, cx: &mut Cx<'_>, count: usize) {
         let count = count.min(self.held.len());
         for _ in 0..count {
@@ -256,7 +256,7 @@ impl<A: FrameAllocator> Blocks<'_, A> {
         self.take_more(cx, count);
     }
 
-    /// Takes up to so many blocks.
+    /// Takes up to `count` blocks.
     fn take_more(&mut self, cx: &mut Cx<'_>, count: usize) {
         for _ in 0..count {
             let Some(pfn) = self.take(cx) else { return };

@@ -1,7 +1,7 @@
 //! Linux: mm/page_alloc.c: __isolate_free_page(), drain_pages_zone(), nr_free and zone->lock as others use them (v6.1).
 //!
-//! What compaction, reclaim and reporting ask of a zone's free blocks: counts, lists, the zone's lock, and blocks taken off
-//! their list whole. Nobody above sees how free blocks are kept.
+//! Questions of compaction, reclaim and reporting about a zone's free blocks: counts, lists, the zone's lock, and blocks
+//! taken off their list whole. Nobody above sees how free blocks are kept.
 
 use rules::{
     gfp::Mobility,
@@ -102,7 +102,7 @@ impl ZoneState {
         self.buddy.scanned
     }
 
-    /// Reclaim has looked at so many more.
+    /// Reclaim has looked at `pages` more pages of the zone.
     pub fn add_scanned(&mut self, pages: u64) {
         self.buddy.scanned += pages;
     }

@@ -107,7 +107,7 @@ impl<T: Copy> Ordered<T> {
         self.len
     }
 
-    /// The place that the next one gets.
+    /// The place that the next element gets.
     pub fn end(&self) -> u64 {
         self.next
     }

@@ -62,7 +62,7 @@ impl LlFree {
     /// The largest order.
     pub const MAX_ORDER: Order = Order(10);
 
-    /// An allocator of the frames from `start` up to `end`, all of them allocated until they are [released](Self::release).
+    /// An allocator of the frames from `start` up to `end`, which are allocated until they are [released](Self::release).
     pub fn new(start: Pfn, end: Pfn, cpus: u32) -> Self {
         assert!(start <= end && cpus > 0, "frames {start} to {end} for {cpus} CPUs are no zone");
         let base = start.align_down(Self::MAX_ORDER);

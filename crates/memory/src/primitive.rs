@@ -66,7 +66,7 @@ pub fn write_file_page(cx: &mut Cx, len: Bytes) {
     cx.work(Work::FileCopy, len.0.div_ceil(512));
 }
 
-/// `n` write(2) in a row to a page that is there, each of so many bytes.
+/// `n` write(2) in a row to a page that is there, each of `len` bytes.
 pub fn write_again(cx: &mut Cx, len: Bytes, n: u64) {
     cx.work(Work::SystemCall, n);
     cx.work(Work::FileWrite, n);
@@ -161,7 +161,7 @@ pub fn flush_tlb(cx: &mut Cx) {
     cx.flush_tlb(None);
 }
 
-/// Flushing so many translations, those of base pages or of huge pages, from the TLBs of these CPUs (`flush_tlb_mm_range`).
+/// Flushing translations, of base pages or of huge pages, from the TLBs of these CPUs (`flush_tlb_mm_range`).
 pub fn flush_tlb_range(cx: &mut Cx, pages: u64) {
     cx.flush_tlb(if pages <= FLUSH_ONE_BY_ONE_MAX { u32::try_from(pages).ok() } else { None });
 }

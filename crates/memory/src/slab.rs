@@ -194,7 +194,8 @@ impl Memory {
         }
     }
 
-    /// A block that holds objects already becomes a slab of a kind, all free: of objects that come before those of new ones.
+    /// A block that holds objects already becomes a slab of a kind, all its objects free. They are used
+    /// before objects of new slabs.
     pub fn take_over_slab(&mut self, pfn: Pfn, cache: Cache, order: Order) {
         self.frames.set(pfn, Frame::Slab(Slab { cache, order, in_use: 0, frozen: false }));
         let node = self.node_of(pfn);

@@ -42,7 +42,7 @@ impl Shootdowns {
 pub enum Loaded {
     /// Not even this one: there is no TLB to flush.
     Nowhere,
-    /// This one, and so many others.
+    /// By the CPU of the step, and by `others` CPUs.
     Here {
         /// CPUs beside this one.
         others: u32,

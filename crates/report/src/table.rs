@@ -184,7 +184,7 @@ pub const MANY_RUNS: usize = 40;
 pub struct Value {
     /// The value, in the table's unit.
     pub value: f64,
-    /// The same statistic in each seed's run; empty if it was not taken by seed, or no run had anything to measure. Not
+    /// The cell's statistic in each seed's run; empty if it was not taken by seed, or no run had anything to measure. Not
     /// serialised: cells have the samples.
     #[serde(skip)]
     pub of_seeds: BTreeMap<u64, f64>,

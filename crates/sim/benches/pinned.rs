@@ -2,7 +2,7 @@
 //! is pinned page by page, as by VFIO (the storm of 2018). Says what it took, in virtual time and on this machine.
 //!
 //!     cargo bench -p sim --bench pinned
-//!     cargo bench -p sim --bench pinned -- 30 34              # guests of so many GiB
+//!     cargo bench -p sim --bench pinned -- 30 34              # guests of 30 and 34 GiB
 //!     cargo bench -p sim --bench pinned -- 34 v4.18+2         # by other rules
 #![expect(clippy::print_stdout, reason = "a benchmark talks to a person")]
 

@@ -88,7 +88,7 @@ pub(crate) struct Task {
     waited: Spent,
     /// Where it wants its memory.
     pub(crate) policy: rules::mempolicy::Mempolicy,
-    /// The CPUs that it may run on; empty where that is all of them.
+    /// The CPUs that the task may run on; empty where it may run on every CPU.
     pub(crate) allowed: Vec<CpuId>,
     /// Tasks that wait for the end of this one.
     pub(crate) joiners: Vec<TaskId>,

@@ -1,5 +1,8 @@
 //! The arithmetic of zones against kernels: what ours computes from pages, CPUs and settings is what they print.
 
+use lab::arithmetic::{LiveState, Phase, ZoneComparison};
+use report::{RESULT_FILE, Target};
+
 use crate::support::{
     TINY,
     document::{Document, forget_checksums},
@@ -7,8 +10,6 @@ use crate::support::{
     room::Room,
     skip, words,
 };
-use lab::arithmetic::{LiveState, Phase, ZoneComparison};
-use report::{RESULT_FILE, Target};
 
 #[test]
 fn vm_one_node_512m() {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{TINY, document::Document, room::Room, words};
 use report::{Cell, Target, WAITING};
+
+use crate::support::{TINY, document::Document, room::Room, words};
 
 /// Two tasks per CPU in one address space, base and huge pages.
 const CROWDED: [&str; 14] = [

@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use crate::support::{document::Document, guests, room::Room, words};
 use report::{Cell, Metric, Target};
+
+use crate::support::{document::Document, guests, room::Room, words};
 
 const HOST: [&str; 4] = ["--target", "host", "--format", "json"];
 const GUEST: [&str; 8] = ["--target", "vm", "--accel", "tcg", "--machine", "one-node-512m", "--format", "json"];

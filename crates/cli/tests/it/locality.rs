@@ -1,8 +1,9 @@
 //! The memory of a virtual machine larger than a node, in the simulator and in a guest; faults among holes; memory policies
 //! of any workload; and what is refused.
 
-use crate::support::{document::Document, guests, room::Room, words};
 use report::Cell;
+
+use crate::support::{document::Document, guests, room::Room, words};
 
 fn run(room: &Room, parts: &[&[&str]]) -> Vec<Cell> {
     let document = Document::parse(&room.run(&words(parts)).expect(0).stdout);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{TINY, document, guests, room::Room, words};
 use report::{Cell, Series};
+
+use crate::support::{TINY, document, guests, room::Room, words};
 
 /// Memory is filled, so that there is something to see: 512 MiB, one thread.
 const FULL: [&str; 10] =

@@ -1,11 +1,12 @@
 //! States by recipe: made, cited by a checksum, and followed again by whoever uses them.
 
+use report::Cell;
+
 use crate::support::{
     document::{self, Document},
     room::Room,
     words,
 };
-use report::Cell;
 
 const MAKE: [&str; 6] = ["state", "make", "--recipe", "metadata+anon", "--machine", "one-node-512m"];
 const RUN: [&str; 14] = [

@@ -8,8 +8,9 @@ use std::{
     path::Path,
 };
 
-use crate::support::{document::whole_records, room::Room, words};
 use report::Record;
+
+use crate::support::{document::whole_records, room::Room, words};
 
 /// Means over the seeds, by tables, metric, case and kernel.
 struct Table(BTreeMap<[String; 4], f64>);

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use report::{Cell, Target};
+
 use crate::support::{
     TINY,
     document::{self, Document},
@@ -9,7 +11,6 @@ use crate::support::{
     room::Room,
     skip, words,
 };
-use report::{Cell, Target};
 
 fn run(room: &Room, arguments: &[&str]) -> BTreeMap<(Target, String), Cell> {
     run_experiment(room, "fault-storm", arguments)

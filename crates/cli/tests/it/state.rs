@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use crate::support::{document::Document, guests, recording, room::Room, words};
 use report::{Cell, Target};
+
+use crate::support::{document::Document, guests, recording, room::Room, words};
 
 const SMALL: [&str; 8] =
     ["--set", "tasks=1", "--set", "iterations=2", "--set", "size=16MiB", "--machine", "one-node-512m"];

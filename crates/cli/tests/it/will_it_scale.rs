@@ -1,7 +1,8 @@
 //! will-it-scale: what is stored in a time, by the program's count and by the kernel's.
 
-use crate::support::{document::Document, guests, room::Room, words};
 use report::{Cell, Metric, Target};
+
+use crate::support::{document::Document, guests, room::Room, words};
 
 /// A second of small mappings.
 const SMALL: [&str; 6] = ["--set", "seconds=1", "--set", "size=8MiB", "--set", "tasks=2"];

@@ -53,7 +53,7 @@ struct SimColumn {
     chosen_for: Option<String>,
     /// The set of tables that it belongs to.
     group: Option<String>,
-    /// What tells the column's settings from another column's.
+    /// The settings that differ between the columns.
     label: Option<String>,
     /// All that is set.
     settings: Vec<(String, String)>,

@@ -45,7 +45,7 @@ pub enum Shortage {
 /// The part of a step's context that is about memory shortage: the step's request, and the slow path's answer.
 #[derive(Debug, Default)]
 pub struct Lent {
-    /// What a step may do when there is no memory.
+    /// The permission of a step to ask for memory when there is none.
     pub shortage: Shortage,
     /// The block that the slow path has got for the step.
     pub given: Option<Given>,

@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::check::walk;
 use rules::{
     gfp::Mobility,
     machine::{MachineSpec, NodeSpec, ZoneSpec},
@@ -10,6 +9,8 @@ use rules::{
     zone::{Settings, ZoneKind},
 };
 use units::{CpuId, Time};
+
+use crate::check::walk;
 
 use super::*;
 use crate::{
@@ -126,7 +127,7 @@ fn two_zones(rules: &str) -> Memory {
     Memory::new(&machine, *named(rules), &settings)
 }
 
-/// Frames of each of the two zones that so many requests get.
+/// Frames of each of the two zones that `requests` requests get.
 fn shares(mm: &mut Memory, requests: u32, request: &AllocRequest) -> [u64; 2] {
     let ((), _, counters) = with(mm, |mm, cx| {
         for _ in 0..requests {
@@ -183,7 +184,7 @@ fn a_zone_whose_turn_it_is_not_is_better_than_none() {
     assert!(!mm.zones()[1].fair.is_depleted(), "and it begins anew");
 }
 
-/// Takes frames until no more than so many are free.
+/// Takes frames until no more than `frames` are free.
 fn leave(mm: &mut Memory, frames: u64) {
     while mm.zones()[0].buddy.free_frames() > frames {
         with(mm, |mm, cx| {

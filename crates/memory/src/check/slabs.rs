@@ -1,13 +1,14 @@
 //! Linux: none; slab debugging looks at one slab at a time.
 //! Differs: all slabs of either allocator, their lists, and arrays of objects.
 
+use units::{NodeId, Pfn};
+
 use crate::{
     frame::Frame,
     list::List,
     per_node::PerNode,
     slab::{ArrayCache, Arrays, Cache, CacheNode, KmemCache, Slab, Slabs, Slub},
 };
-use units::{NodeId, Pfn};
 
 use super::{Broken, Walk, ensure};
 

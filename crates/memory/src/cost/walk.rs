@@ -2,7 +2,7 @@
 //! Differs: each random access is to a random line of the range. For random accesses caches and TLBs replace entries at random,
 //! for accesses by address the least recently used. They belong to one task. A walk reads one entry after the other, and two
 //! walks never overlap. Tables above the lowest level are priced as if they were on the CPU's node, as a cache holds nearly all
-//! of them.
+//! of these entries.
 //!
 //! The price of random accesses to a range is computed, not given. The translations that the TLB holds give the number of walks;
 //! the entries that the walk caches hold give the entries that a walk reads; the lines of data and of tables give the parts that
@@ -116,7 +116,7 @@ impl Visit {
 }
 
 impl Walk {
-    /// A visit to a page of a range of so many base pages, to so many lines of it; the range is mapped by base pages or by huge
+    /// A visit to `lines` lines of a page of a range of `range` base pages; the range is mapped by base pages or by huge
     /// ones.
     pub fn visit(&self, last: Option<LastCache>, (range, lines): (Frames, u64), is_huge: bool) -> Visit {
         let reads = self.reads((range, lines), is_huge);

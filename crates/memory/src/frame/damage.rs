@@ -1,3 +1,5 @@
+//! Linux: none.
+//!
 //! Words of frames that can be written as they are: for tests of the walks that are to notice it.
 
 use units::Pfn;

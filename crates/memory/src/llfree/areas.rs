@@ -16,7 +16,7 @@ pub(super) struct Areas {
     pub(super) counters: Vec<Counter>,
     /// Cache lines of the bit fields.
     bit_lines: Vec<CacheLine>,
-    /// Cache lines of the counters: 2 bytes each, so those of a tree of 32 areas are one line.
+    /// Cache lines of the counters: 2 bytes each, so that the counters of a tree of 32 areas are one line.
     counter_lines: Vec<CacheLine>,
 }
 

@@ -36,7 +36,7 @@ pub(super) enum Fill {
     AlmostFree,
 }
 
-/// How full a tree of so many frames is, of which some are free.
+/// How full a tree is, by its free frames and all its frames.
 pub(super) fn fill(free: u32, frames: u32) -> Fill {
     if free <= FEW {
         Fill::AlmostAllocated
@@ -68,7 +68,7 @@ pub(super) struct Reservation {
     pub(super) tree: Option<u32>,
     /// Free frames of the tree that the CPU counts.
     pub(super) free: u32,
-    /// The row of the last allocation, where the next one begins to look.
+    /// The row of the last allocation, where the next allocation begins to look.
     pub(super) row: u32,
     /// The tree of the CPU's last frees.
     pub(super) freed: Option<u32>,
@@ -97,12 +97,12 @@ impl Reservation {
 pub(super) struct Trees {
     pub(super) each: Vec<Tree>,
     lines: Vec<CacheLine>,
-    /// Frames of all trees, those of the last one to its end.
+    /// Frames of all trees; the last tree counts as if it were whole.
     frames: u32,
 }
 
 impl Trees {
-    /// Trees of so many frames, none free.
+    /// The trees of a zone of `frames` frames, none of which is free.
     pub(super) fn new(frames: u32) -> Self {
         let count = frames.div_ceil(TREE);
         let lines = count.div_ceil(TREES_A_LINE) as usize;

@@ -1,4 +1,3 @@
-use crate::check;
 use rules::{
     gfp::Urgency,
     machine::{MachineSpec, NodeSpec, ZoneSpec},
@@ -6,6 +5,8 @@ use rules::{
     zone::{Settings, ZoneKind},
 };
 use units::{CpuId, Frames, NodeId, Order, Time};
+
+use crate::check;
 
 use super::*;
 use crate::{alloc::NoMemory, cost::Prices, event::Counters, pageblock::ZoneIndex};

@@ -39,7 +39,7 @@ const SCORE_MOST: u64 = 100;
 pub struct Compaction {
     /// `vm.compaction_proactiveness`: 0 to 100; 0 is off.
     pub proactiveness: u32,
-    /// Every so many moves fail, 0 none; and how many there were.
+    /// One move of a page in `fail_every` fails, 0: none does; and how many moves there were.
     fail_every: u32,
     moves: u32,
 }

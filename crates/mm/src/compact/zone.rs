@@ -124,7 +124,7 @@ impl ZoneCompact {
 }
 
 impl ZoneCompact {
-    /// All was scanned in vain, with so many frames of the zone free: what would make a difference is frames that come free.
+    /// All of the zone was scanned in vain while `free` frames of it were free: only frames freed since make a difference.
     pub(crate) fn defer_until_freed(&mut self, order: Order, free: u64) {
         self.defer(order);
         self.failed_with = free;
@@ -144,7 +144,8 @@ impl ZoneCompact {
         self.reset_some(memory, at, cx);
     }
 
-    /// Forgets all of them, and where the scanners go on (`__reset_isolation_suitable`, up to 5.0).
+    /// Clears the skip bits of all pageblocks of the zone, and sets the scanners back to its ends
+    /// (`__reset_isolation_suitable`, up to 5.0).
     pub(crate) fn reset_all(&mut self, memory: &mut Memory, at: ZoneIndex, cx: &mut Cx<'_>) {
         self.blockskip_flush = false;
         let (zone, frames) = memory.zone_and_frames(at);

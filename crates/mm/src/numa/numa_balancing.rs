@@ -5,7 +5,8 @@
 //!
 //! Here is who scans and when; the scan itself is in `scan.rs`, the faults that follow are in `fault.rs`, and how tasks count
 //! them is in `task.rs`, since 3.13 in `stats.rs` and `group.rs`. Periods are in `period.rs`. Which VMAs are scanned since 6.4 is
-//! in `filter.rs`; who faulted last is a column beside the frames (`memory/last_fault.rs`). A task is known by the number of its control.
+//! in `filter.rs`. The last fault at each page is a column beside the frames, in crate `memory`. A task is known by the number
+//! of its control.
 
 mod fault;
 mod filter;

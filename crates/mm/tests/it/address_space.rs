@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::small_machine::SmallMachine;
 use memory::{cx::Cx, event::Event, frame::Frame};
 use mm::{
     Mm,
@@ -17,6 +16,8 @@ use mm::{
 };
 use rules::variant::{self, Variant};
 use units::{CpuId, Order, Pfn, Time, Vpn};
+
+use crate::small_machine::SmallMachine;
 
 /// A page's content: two words, so that a store to one shows whether the other was copied.
 type Content = [u64; 2];

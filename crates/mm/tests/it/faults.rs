@@ -1,6 +1,5 @@
 //! The rules of the fault path, one by one.
 
-use crate::small_machine::SmallMachine;
 use memory::{event::Event, step::Step};
 use mm::{
     fault::{Access, FaultControl, FaultDone, touch::Touch},
@@ -14,6 +13,8 @@ use mm::{
 };
 use rules::variant;
 use units::{Bytes, Time, VirtAddr, Vpn};
+
+use crate::small_machine::SmallMachine;
 
 const HUGE: u64 = 512;
 

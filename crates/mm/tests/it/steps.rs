@@ -1,6 +1,5 @@
 //! Operations in steps: each is short, and between two of them every frame is somebody's.
 
-use crate::small_machine::SmallMachine;
 use memory::{
     cx::Cx,
     event::Event,
@@ -22,6 +21,8 @@ use mm::{
 };
 use rules::{gfp::AllocRequest, variant};
 use units::{CpuId, Errno, NodeId, Order, Pfn, Time};
+
+use crate::small_machine::SmallMachine;
 
 const HUGE: u64 = 512;
 const ME: ControlId = ControlId(7);

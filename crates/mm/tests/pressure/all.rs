@@ -22,8 +22,9 @@ use mm::{
 use rules::gfp::AllocRequest;
 use units::{CpuId, NodeId, Order, Picos, Time};
 
-use crate::machine::{
-    COMPACT, Chance, Fate, KCOMPACTD, KHUGEPAGED, Machine, Operation, REPORTER, Task, goes_on, until,
+use crate::{
+    chance::Chance,
+    machine::{COMPACT, Fate, KCOMPACTD, KHUGEPAGED, Machine, Operation, REPORTER, Task, goes_on, until},
 };
 
 /// Pages of each process: three huge pages at least are whole.

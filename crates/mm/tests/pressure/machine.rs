@@ -1,6 +1,5 @@
 //! A driver: tasks, each in an operation, and kswapd take steps in turn, as chance will have it, on a clock of their own.
 
-use crate::mistakes::Seeded;
 use memory::{
     cost::{Prices, Work},
     cx::Cx,
@@ -28,6 +27,8 @@ use rules::{
     variant::{self, ThpDefrag, Variant},
     zone::{Settings, ZoneKind},
 };
+
+use crate::{chance::Chance, mistakes::Seeded};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, NodeId, Order, Pfn, Picos, Time, Vpn};
 
@@ -590,15 +591,5 @@ pub(crate) fn until(wait: Wait, now: Time) -> Time {
         Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. } => until,
         Wait::Folio(_) => now + Picos::from_micros(5),
         Wait::Queue | Wait::Yield => panic!("nobody would wake it"),
-    }
-}
-
-/// Numbers in a fixed order.
-pub(crate) struct Chance(pub(crate) u64);
-
-impl Chance {
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
     }
 }

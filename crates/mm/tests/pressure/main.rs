@@ -2,6 +2,7 @@
 //! came back. After every step each frame, slot and entry is asked for.
 
 mod all;
+mod chance;
 mod machine;
 mod mistakes;
 #[path = "../soak/mod.rs"]

@@ -21,7 +21,7 @@ pub struct Claim {
     pub id: String,
     /// The claim in a few words.
     pub claim: String,
-    /// What the claim says about a model.
+    /// The part of the claim that is about a model.
     pub reason: String,
     /// An identity holds for every model that runs the same work, so it has to hold even where other claims may fail.
     #[serde(default)]

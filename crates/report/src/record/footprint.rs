@@ -19,7 +19,7 @@ const FALL: u64 = 256;
 /// Base pages of a MiB.
 pub(crate) const MIB: f64 = 256.0;
 
-/// What a guest's workload held over time, and the memory that the host had for the guest meanwhile.
+/// Memory that a guest's workload held over time, and the memory that the host had for the guest meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
     /// The guest's monotonic clock at time 0, in microseconds; 0 where both are the same.

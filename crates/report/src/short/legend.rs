@@ -111,7 +111,7 @@ impl Seen {
         vec![meaning.to_owned()]
     }
 
-    /// What a star means, or why there is none; nothing if no run differs from another.
+    /// The meaning of a star, or why there is none; nothing if no run differs from another.
     fn stars(&self) -> Vec<String> {
         let has = |verdicts: &[Verdict]| verdicts.iter().any(|verdict| self.verdicts.contains(verdict));
         let rule = Gates::default().in_words("");

@@ -109,7 +109,7 @@ pub enum HighAtomic {
     PageblockAfterPcp,
 }
 
-/// Pageblocks whose free blocks merge with those of a neighbour (`__free_one_page`).
+/// Pageblocks whose free blocks merge with the free blocks of a neighbour (`__free_one_page`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Merging {
     /// All pageblocks; an isolated pageblock merges with isolated ones alone.

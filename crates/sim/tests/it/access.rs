@@ -1,7 +1,6 @@
 //! Distances as a program sees them: accesses take what the machine says of the two nodes, memory is where its policy says, and a
 //! task runs where it may.
 
-use crate::support::{self, no_entries};
 use memory::{
     cost::{Cause, LastCache, Latency, Prices, Work, latency::Sharing},
     event::Event,
@@ -13,6 +12,8 @@ use rules::{
 };
 use sim::{Config, Sim, simulate};
 use units::{Bytes, BytesPerSecond, CpuId, NodeId, Pfn, Picos, Time};
+
+use crate::support::{self, no_entries};
 
 const NODES: u32 = 3;
 const FRAMES: u32 = 8192;

@@ -1,12 +1,13 @@
 //! Where the time of a run went: the parts are all there is, and none is counted twice.
 
-use crate::support::{self, no_entries};
 use memory::cost::{Cause, Prices, Work};
 use mm::thp::ThpEnabled;
 use os::{Advice, MapSpec, Os, Placement, Rusage, VmRange};
 use rules::variant;
 use sim::{Config, Options, Sim, Times, simulate, simulate_with};
 use units::{Bytes, Picos, Time, VirtAddr};
+
+use crate::support::{self, no_entries};
 
 /// Longer than anything else in these runs.
 const LONG: Picos = Picos::from_secs(10);

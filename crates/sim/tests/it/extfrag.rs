@@ -1,6 +1,5 @@
 //! Fallbacks are counted by kind: as many as the trace has lines of each.
 
-use crate::support::{self, no_entries};
 use mm::{
     swap::{SwapMedium, SwapSpec},
     thp::ThpEnabled,
@@ -9,6 +8,8 @@ use os::{MapSpec, Os, Placement, VmStat};
 use rules::variant;
 use sim::{Config, Extra, Options, Sim, simulate_with};
 use units::{Bytes, ExtfragClass, ExtfragCounts, ExtfragKind, Mobility, Order};
+
+use crate::support::{self, no_entries};
 
 /// 32 MiB and a swap device that takes no time.
 fn small(rules: &str) -> Config {

@@ -1,6 +1,5 @@
 //! fork in the simulator: alone or not at all, one memory for two, and no frame lost.
 
-use crate::support::{self, no_entries};
 use memory::{
     cost::Prices,
     event::{Counters, Event},
@@ -9,6 +8,8 @@ use mm::thp::ThpEnabled;
 use os::{Advice, MapSpec, Os, Placement};
 use sim::{Config, Sim, simulate};
 use units::{Bytes, Errno, Picos};
+
+use crate::support::{self, no_entries};
 
 /// A machine with two CPUs and `frames` frames.
 fn machine(frames: u32) -> Config {

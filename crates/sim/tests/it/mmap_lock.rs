@@ -1,11 +1,12 @@
 //! Two tasks on one mmap_lock: who waits, and for how long, by the rules of each kernel.
 
-use crate::support::{self, no_entries};
 use memory::cost::{Cause, Prices, Work};
 use os::{MapSpec, Os, Placement};
 use rules::variant;
 use sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, Picos};
+
+use crate::support::{self, no_entries};
 
 /// Time of waking a task.
 const WAKE_UP: Picos = Picos::from_micros(10);

@@ -1,6 +1,5 @@
 //! Automatic NUMA balancing: memory comes over to the node whose tasks use it, as 3.9 has it and with the patches of July 2013.
 
-use crate::support::{self, no_entries};
 use memory::{cost::Latency, event::Event};
 use mm::thp::ThpEnabled;
 use os::{Amount, MapSpec, Os, Pattern, Placement, VmRange};
@@ -11,6 +10,8 @@ use rules::{
 };
 use sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, CpuId, NodeId, Pfn, Picos};
+
+use crate::support::{self, no_entries};
 
 const FRAMES: u32 = 65536;
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{self, no_entries};
 use memory::event::Event;
 use mm::{
     swap::{SwapMedium, SwapSpec},
@@ -11,6 +10,8 @@ use mm::{
 use os::{MapSpec, Os, Placement};
 use sim::{Config, Extra, Finish, Options, Samples, Sim, SlowOperation, SlowOperations, simulate_with};
 use units::{Bytes, BytesPerSecond, Picos, Time};
+
+use crate::support::{self, no_entries};
 
 const MILLISECOND: Picos = Picos::from_micros(1000);
 

@@ -1,6 +1,5 @@
 //! Memory that is given to a device: more of it than a node has, by the policies for huge pages that were argued about in 2018.
 
-use crate::support::{self, no_entries};
 use memory::event::Event;
 use mm::{
     swap::{SwapMedium, SwapSpec},
@@ -14,6 +13,8 @@ use rules::{
 };
 use sim::{Config, Finish, Sim, simulate};
 use units::{Bytes, CpuId, Errno, NodeId, Pfn, Picos};
+
+use crate::support::{self, no_entries};
 
 /// Frames of a node: 128 MiB.
 const FRAMES: u32 = 32 << 10;

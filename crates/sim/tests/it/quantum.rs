@@ -1,6 +1,5 @@
 //! The outcome of a run does not depend on how far CPUs may run ahead of each other, as long as that is little.
 
-use crate::support::{self, no_entries};
 use memory::{
     cost::{Cause, Prices, Work},
     event::{Counters, Event},
@@ -8,6 +7,8 @@ use memory::{
 use rules::variant;
 use sim::{Config, QUANTUM, simulate};
 use units::{Bytes, Picos};
+
+use crate::support::{self, no_entries};
 use workloads::Workload;
 
 const CPUS: u32 = 4;

@@ -1,6 +1,5 @@
 //! The run hash sees everything: whatever one step of a run loses, the hash is another one.
 
-use crate::support;
 use memory::{
     cost::{Cause, Prices, Work},
     event::Event,
@@ -9,6 +8,8 @@ use mm::thp::ThpEnabled;
 use rules::zone::Settings;
 use sim::{Config, EntryFuture, Extra, Finish, Injection, Lost, Options, Sim, simulate, simulate_with};
 use units::{Bytes, Picos};
+
+use crate::support;
 use workloads::{Outcome, Workload};
 
 /// Each primitive has a price of its own, none of them zero.

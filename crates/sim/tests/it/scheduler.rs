@@ -1,6 +1,5 @@
 //! CPUs that several tasks want: who runs, for how long, and what it shows in times.
 
-use crate::support::{self, no_entries};
 use memory::{
     cost::{Prices, Work},
     event::Event,
@@ -9,6 +8,8 @@ use os::{MapSpec, Os, Placement};
 use rules::variant;
 use sim::{Config, Sim, simulate};
 use units::{Bytes, CpuId, Picos, Time};
+
+use crate::support::{self, no_entries};
 
 /// Four CPUs, of which two each share a cache.
 const PAIRS: [[CpuId; 2]; 2] = [[CpuId(0), CpuId(1)], [CpuId(2), CpuId(3)]];

@@ -1,6 +1,5 @@
 //! Effects of a seed on a run, and what it does not change.
 
-use crate::support::{machine, no_entries};
 use memory::{
     cost::{Prices, Work},
     event::Event,
@@ -9,6 +8,8 @@ use mm::thp::ThpEnabled;
 use rules::zone::Settings;
 use sim::{Config, Finish, simulate};
 use units::{Bytes, Frames, Picos};
+
+use crate::support::{machine, no_entries};
 
 /// A run in which nothing but init does anything.
 fn run(seed: u64, held: u64) -> Finish {

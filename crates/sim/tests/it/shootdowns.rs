@@ -1,6 +1,5 @@
 //! Threads of one process interrupt each other when they unmap; processes do not.
 
-use crate::support::{self, no_entries};
 use memory::{
     cost::{Prices, Work},
     event::Event,
@@ -9,6 +8,8 @@ use os::{MapSpec, Os, Placement};
 use rules::{variant, zone::Settings};
 use sim::{Config, Sim, simulate};
 use units::{Bytes, BytesPerSecond, NodeId, Picos};
+
+use crate::support::{self, no_entries};
 
 const RECEIVE: Picos = Picos::from_micros(100);
 

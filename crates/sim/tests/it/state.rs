@@ -1,12 +1,13 @@
 //! Runs that start from memory as a kernel had it.
 
-use crate::support::{machine, no_entries};
 use memory::{buddy::ORDERS, event::Event, pageblock::MigrateType};
 use mm::whole::state::{FrameMap, Seen, ZoneCounts};
 use os::{MapSpec, Os};
 use rules::zone::ZoneKind;
 use sim::{Extra, Finish, Options, Sim, simulate_from};
 use units::{Bytes, Frames, NodeId};
+
+use crate::support::{machine, no_entries};
 
 const FRAMES: u32 = 16_384;
 

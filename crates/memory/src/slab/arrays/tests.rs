@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::check;
 use rules::{
     machine::{NodeSpec, ZoneSpec},
     variant::named,
     zone::{Settings, ZoneKind},
 };
 use units::{CpuId, NodeId, Picos};
+
+use crate::check;
 
 use super::*;
 use crate::{
@@ -71,7 +72,7 @@ fn kmem(mm: &Memory) -> &KmemCache {
     mm.slabs.arrays().unwrap().of(Cache::VmArea)
 }
 
-/// Objects in the arrays of CPUs, and those of node 0: the shared one, slabs.
+/// Objects in the arrays of CPUs, in the shared array of node 0, and free in its slabs.
 fn held(mm: &Memory) -> (Vec<usize>, usize, usize) {
     let (kmem, node) = (kmem(mm), &kmem(mm).nodes[NodeId(0)]);
     let cpus = kmem.cpus.iter().map(|array| array.slabs.len()).collect();

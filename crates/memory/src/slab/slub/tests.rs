@@ -1,10 +1,11 @@
-use crate::check;
 use rules::{
     machine::{MachineSpec, NodeSpec, ZoneSpec},
     variant::named,
     zone::{Settings, ZoneKind},
 };
 use units::{CpuId, NodeId, Time};
+
+use crate::check;
 
 use super::*;
 use crate::{

@@ -1,3 +1,5 @@
+//! Linux: none.
+//!
 //! Tasks that clear and fill huge pages where a node's memory has a limit, beside others who clear.
 
 use memory::{

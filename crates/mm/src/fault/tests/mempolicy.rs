@@ -1,3 +1,5 @@
+//! Linux: none.
+//!
 //! Faults under each policy, page by page, on a machine of four nodes.
 
 use memory::{

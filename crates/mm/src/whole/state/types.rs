@@ -2,8 +2,9 @@
 //! tell which they are.
 //! Differs: searches a type for each pageblock so that all counts hold, near to what is in them.
 
-use super::{Draw, Drawn, shuffle};
 use memory::{buddy::ORDERS, pageblock::MigrateType};
+
+use super::{Draw, Drawn, shuffle};
 
 const TYPES: usize = MigrateType::COUNT;
 

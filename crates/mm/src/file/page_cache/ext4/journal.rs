@@ -11,7 +11,7 @@
 //!
 //! A block that a transaction changes has a journal head, which holds a reference to its buffer: neither reclaim nor migration
 //! can take its page. After the commit the block is dirty, and the flusher writes it. The head of a written block is freed at a
-//! later commit, once those of all older blocks are; before 5.14 also when reclaim wants the page, and since then when the
+//! later commit, once the pages of all older blocks are; before 5.14 also when reclaim wants the page, and since then when the
 //! shrinker is asked for many objects.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 
-use super::{EMPTY, Entry, KIND, SLOTS};
 use memory::{frame::NIL, slab::Object};
+
+use super::{EMPTY, Entry, KIND, SLOTS};
 
 /// Entries inside the node itself: the pages of a file of 64 KiB, of which small-file benchmarks have a million.
 const FIRST: usize = 16;

@@ -1,7 +1,8 @@
 //! Linux: block/bio.c (v6.1): memory of what is on its way to the disk.
 
-use super::*;
 use memory::slab::Cache;
+
+use super::*;
 
 /// Bios, and vectors of those that read and that write.
 fn bios(lab: &Lab) -> [usize; 3] {

@@ -1,7 +1,8 @@
 //! Linux: fs/ext4, fs/jbd2 (v6.1): what a file takes beside its pages, its inode and its name.
 
-use super::*;
 use memory::{cost::Work, slab::Cache};
+
+use super::*;
 
 #[test]
 fn a_files_journal_record_and_extent_live_as_long_as_its_inode() {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use rules::variant::patched;
+
 use super::*;
 use crate::soak;
-use rules::variant::patched;
 
 /// Contents written to the pages of a file, the last of which they must hold; where the disk fails, any of them or nothing, but
 /// never another file's.

@@ -1,7 +1,8 @@
 //! Linux: fs/xfs/xfs_buf.c, xfs_log_cil.c (v4.20): buffers of inodes, and what the log needs of memory.
 
-use super::*;
 use memory::slab::Cache;
+
+use super::*;
 
 #[test]
 fn xfs_reads_the_buffers_of_inodes_that_it_gave_back() {

@@ -1,10 +1,7 @@
-//! What is written over freed pages: which blocks are reported then, what the host discards, and what it costs.
+//! Linux: none.
+//!
+//! Patterns over freed pages: which blocks are reported then, what the host discards, and what it costs.
 
-use crate::{
-    Mm,
-    guest::{mistake::Mistake, reporting::ReportingSpec},
-    whole::check::walk_host,
-};
 use memory::{
     backing::{Discard, HostSpec},
     cost::{Prices, Work},
@@ -20,6 +17,12 @@ use rules::{
     zone::{Settings, ZoneKind},
 };
 use units::{CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
+
+use crate::{
+    Mm,
+    guest::{mistake::Mistake, reporting::ReportingSpec},
+    whole::check::walk_host,
+};
 
 const FRAMES: u64 = 256 * 1024;
 const CLEAR: Picos = Picos::from_nanos(1000);
