@@ -137,7 +137,7 @@ fn build_other_profile(workspace: &Metadata) -> Result<PathBuf> {
     Ok(target.join("debug/pagelab").into())
 }
 
-/// Where builds in the dev profile go; they share what they use of others.
+/// The target directory of all builds in the dev profile, so that their dependencies are compiled once.
 pub(crate) fn other_target(workspace: &Metadata) -> Utf8PathBuf {
     workspace.target_directory.join("other-profile")
 }

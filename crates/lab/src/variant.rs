@@ -159,7 +159,7 @@ fn find(name: &str, lookup: &dyn Fn(&str) -> Result<Source, UsageError>) -> Resu
         Err(error) => error,
     };
     match Variant::of_release(name) {
-        // `6.1` and `v6.1.7` are v6.1, whose file may be the user's.
+        // `6.1` and `v6.1.7` mean v6.1, and the user may have a file of that name.
         Some(Ok(variant)) if variant.name != name && lookup(&variant.name).is_ok() => {
             lookup(&variant.name).map(Found::File)
         }

@@ -79,7 +79,7 @@ impl World {
 
     /// Whether anything will happen other than such threads' timers and this thread.
     fn others_happen(&self, id: TaskId) -> bool {
-        // A task that spins for a lock waits for another one.
+        // A task that spins for a lock waits for another task, and does nothing by itself.
         let goes_on = |cpu: &Cpu| !cpu.is_spinning && cpu.running.is_some_and(|running| running != id);
         let runs = |cpu: &Cpu| cpu.has_waiting() || goes_on(cpu);
         self.clock.timers() > self.periodic.len() || self.cpus.iter().any(runs)

@@ -161,7 +161,7 @@ impl World {
         if let Some(running) = cpu.running {
             let is_tick = cpu.has_waiting() && cpu.clock >= cpu.next_tick;
             if is_tick {
-                // What others did since the last tick comes before this CPU's turn.
+                // Balancing that other CPUs were due for since the last tick is done before this CPU's own.
                 self.balance(id);
             }
             let Self { kernels, cpus, tasks, .. } = self;

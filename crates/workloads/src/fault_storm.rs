@@ -357,7 +357,7 @@ async fn fault_blocks<O: Os>(os: &O, range: VmRange, outcome: &mut TaskOutcome) 
     os.store(range, Bytes::PAGE).await?;
     let rest = os.now().since(start);
     let blocks = resident.chunks_exact(usize::try_from(BASE_PER_HUGE).expect("512 fits"));
-    // Every page that did not come along with its head takes a fault of its own.
+    // Every page that the fault at the head of its block did not map takes a fault of its own.
     let left: Vec<u64> = blocks.map(|block| block.iter().filter(|resident| !**resident).count() as u64).collect();
     outcome.huge_faults += left.iter().filter(|left| **left == 0).count() as u64;
     let left_all: u64 = left.iter().sum();

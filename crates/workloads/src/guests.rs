@@ -150,7 +150,7 @@ pub async fn guest<O: Os>(os: &O, params: &Params, before: u32) -> Result<TaskOu
         outcome.iterations.push(Iteration { faulting: os.now().since(start), faults, unmapping: None });
         os.munmap(range).await.during("munmap")?;
     }
-    // The last one's turn is over for all.
+    // All guests stop together: when the last guest's last turn is over.
     let end = boot + Picos(params.turn.0 * u64::from(params.rounds * params.guests));
     if end > os.now() {
         os.sleep(end.since(os.now())).await;

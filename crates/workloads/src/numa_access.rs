@@ -368,7 +368,8 @@ fn one_of_each_distance(mut pairs: Vec<Place>) -> Vec<Place> {
     pairs
 }
 
-/// The ways in which memory of a pair is mapped, one after the other. Where memory is the CPU's own, so are its tables.
+/// The ways in which the memory of a pair of CPU and node is mapped, one after the other. Where that node is the CPU's own,
+/// page tables are there too.
 fn mappings(params: &Params, pair: &Place) -> impl Iterator<Item = Mapped> {
     let is_own = pair.memory.is_none_or(|memory| memory == pair.cpu);
     let tables = params.tables.each();

@@ -14,7 +14,7 @@ pub(super) const HABIT: Habit = Habit {
 const DROPPED: [&str; 7] = ["the next one", "all of them", "those of", "so many", "so much", "so long", "so few"];
 /// Phrases that a noun may follow: `of one node` is fine, `of one that is full` is not.
 const UNFINISHED: [&str; 5] = ["of one", "of any", "this much", "this many", "that many"];
-/// Words that are no noun and begin none.
+/// Words after which, or in place of which, no noun completes the phrase.
 const NO_NOUN: [&str; 28] = [
     "a", "after", "and", "are", "as", "at", "before", "but", "by", "can", "for", "from", "has", "if", "in", "is",
     "may", "not", "on", "or", "than", "that", "the", "to", "when", "which", "who", "with",
@@ -66,7 +66,7 @@ fn after<'a>(phrase: &str, words: &'a [String]) -> Option<(&'a str, &'a [String]
     Some((end, &words[at..]))
 }
 
-/// Whether a noun may follow: no sign stands between, and the next word is not one that begins none.
+/// Whether a noun may follow the phrase: no punctuation (`end`) closes the phrase, and the next word is not in [`NO_NOUN`].
 fn names((end, rest): (&str, &[String])) -> bool {
     let next = rest.first().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '`'));
     end.is_empty() && next.is_some_and(|next| !next.is_empty() && !NO_NOUN.contains(&next))

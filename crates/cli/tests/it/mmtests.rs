@@ -185,7 +185,7 @@ fn a_result_is_the_same_as_its_export() {
     let room = Room::new();
     thpscale(&room);
     let (programs, jvms) = (programs(), jvms());
-    // Claims look for the other experiment of the series beside the first.
+    // Claims that need a second experiment of the series look for its result in the directory of the first.
     for (result, to) in [("mine", "to"), (programs.as_str(), "s3"), (jvms.as_str(), "s3-specjbb-3.9")] {
         room.run(&["export", result, "--to", "mmtests", to]).expect(0);
         for pair in [[result, to], [to, result]] {

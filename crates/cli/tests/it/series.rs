@@ -26,7 +26,8 @@ impl Table {
         Self(lines.collect())
     }
 
-    /// Before and after, with faults that compact or, `-nd`, without.
+    /// Values of a metric with kernel 4.1-rc2, and with the first four patches. `never`: from the runs in which faults do not
+    /// compact, whose kernels have the suffix `-nd`.
     fn pair(&self, metric: &str, case: &str, never: bool) -> (f64, f64) {
         let (tables, suffix) = if never { ("thpscale-defrag-never", "-nd") } else { ("thpscale-defrag-default", "") };
         let of = |kernel: &str| {

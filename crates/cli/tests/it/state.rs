@@ -41,7 +41,8 @@ fn vm_a_twin_starts_from_what_its_guest_recorded() {
         let shown = room.run(&["state", "show", &file]).expect(0).stdout;
         assert!(shown.starts_with(&format!("state {}\nLinux 6.1.", hash(twin))), "{shown}");
         assert!(shown.contains("memory stood still while it was read"), "{shown}");
-        // The file alone is the same start: the same machine at the guest's pace, the same memory, the same run.
+        // A run from the state's file, without the guest's result, is the run that stood beside the guest: the file has the
+        // memory, `--machine` the pace.
         let alone = ["run", "fault-storm", "--target", "sim", "--format", "json", "--state", &file, "--machine", &slow];
         let answer = room.run(&words(&[&alone, &SMALL[..6]])).expect(0);
         let alone = Document::parse(&answer.stdout).cells;

@@ -110,7 +110,7 @@ fn run(room: &Room, machine: &str, (place, n): (&Place, usize), workload: &[&str
     if place.is_rule {
         let rule = format!("about = ''\nparent = '{release}'\n[rules]\n{} = {}\n", place.name, place.value);
         variant = room.give("v.toml", rule);
-        // Rules of balancing are read where it is on.
+        // A simulation consults the rules of NUMA balancing only where NUMA balancing is on.
         args.extend(["--set", "kernel.numa_balancing=1", "--variant", &variant]);
     } else {
         set = format!("{}={}", place.name, place.value);

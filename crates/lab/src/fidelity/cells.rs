@@ -33,7 +33,8 @@ pub struct Guest {
     pub kernel: String,
     /// Name or path of its machine.
     pub machine: String,
-    /// The shifts that its seeds take in turn, as `pagelab run --replayable` takes them; translation in its own time if none.
+    /// The values of `pagelab run --replayable` that the guest's runs take in turn, seed by seed. Without them QEMU's translation
+    /// takes the time of the clock, and no run can be replayed.
     pub replayable: Option<String>,
     /// Runs with seeds 1 to this.
     pub seeds: u64,

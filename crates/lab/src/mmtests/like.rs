@@ -57,7 +57,7 @@ pub(super) struct Wanted<'a> {
     pub(super) test: &'a str,
     pub(super) kind: Option<Kind>,
     pub(super) group: Option<&'a str>,
-    /// The cases that its numbers are of.
+    /// The cases that the numbers of the foreign table are of.
     pub(super) parts: &'a [&'a str],
     /// Whether it is a pair of captures of /proc/vmstat, which may be of any workload.
     pub(super) is_pair: bool,

@@ -11,7 +11,8 @@ use linux::{
 
 use crate::progress::Progress;
 
-/// Puts back settings of this machine that a run before left changed, as it was killed together with its guard.
+/// Puts back settings of this machine that an earlier run has left changed. That run was killed, and so was its guard, the
+/// process that would have put them back.
 pub(crate) fn put_back(progress: &mut dyn Progress) {
     for line in linux::journal::put_back() {
         progress.warning(&line);

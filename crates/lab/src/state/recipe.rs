@@ -62,7 +62,7 @@ pub struct Made {
 /// Everything that `pagelab state make --recipe` prints of one memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Which one.
+    /// The machine, variant and seed that the memory was made with, and its checksum.
     pub made: Made,
     /// How scattered unmovable memory is.
     pub census: BlockCensus,

@@ -45,7 +45,7 @@ pub(super) struct Beside {
     worst: String,
 }
 
-/// Of a comparison that another program recorded: which one did. Rules may have changed since.
+/// Names the build of pagelab that recorded a comparison, if it is not this one. Rules may have changed since.
 fn recorded_by(program: &str) -> String {
     if program == PROGRAM_HASH {
         return String::new();

@@ -1,4 +1,4 @@
-//! The kernel's texts, as they were read.
+//! Contents of /proc files, as they were read.
 
 use std::{
     collections::BTreeMap,

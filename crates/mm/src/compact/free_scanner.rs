@@ -171,7 +171,7 @@ impl CompactControl {
     /// Goes on after a pageblock was searched, wholly or in part; returns true if the search is over.
     fn after_block(&mut self, mm: &mut Mm, scan: &mut FreeScan, start: Pfn, block: &BlockScan, stride: u32) -> bool {
         let size = mm.memory.frames.blocks.order().frames();
-        // Before 5.1 a pageblock in which there was something is not marked.
+        // Before 5.1 a pageblock from which free pages were isolated gets no skip bit.
         if block.isolated == 0 || mm.memory.variant().compact_marks_searched {
             self.note_searched(mm, start, block);
         }

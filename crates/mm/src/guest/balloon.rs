@@ -1,5 +1,4 @@
 //! Linux: drivers/virtio/virtio_balloon.c (v4.18 to v6.1).
-//! Differs: compaction does not move its pages (as without CONFIG_BALLOON_COMPACTION); MemTotal keeps what it holds; who takes
 //! Differs: compaction does not move its pages (as without CONFIG_BALLOON_COMPACTION); MemTotal includes the balloon's pages;
 //! deflation for a task does not wait for the worker's lock (`balloon_lock`); the work item is a kernel thread of its own.
 //!

@@ -1,7 +1,7 @@
 //! Linux: shrink_zone(), zone_reclaimable(), compaction_ready() and should_continue_reclaim() in mm/vmscan.c (v4.1).
 //! Differs: as `reclaim.rs` does, and in nothing else.
 //!
-//! Up to 4.7 zones have LRU lists of their own: each zone is reclaimed, balanced and given up by itself.
+//! Before v4.8 each zone has LRU lists of its own. So each zone is reclaimed, balanced and given up by itself.
 
 use memory::{cx::Cx, event::Event, lru_kind::LruKind, pageblock::ZoneIndex, step::RUN, suitable::Suitable};
 use rules::{

@@ -235,7 +235,7 @@ impl Mm {
     /// `khugepaged_do_scan`, up to its loop.
     fn begin_wake_up(&mut self, cx: &mut Cx) -> Step<()> {
         if self.memory.variant().khugepaged_drains_lru {
-            // What CPUs collect is looked at too.
+            // Folios in the CPUs' LRU batches go to the lists first, so that they can be isolated.
             self.lru_add_drain_all(cx);
         }
         let was_requested = std::mem::take(&mut self.khugepaged.is_requested);

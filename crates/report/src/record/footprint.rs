@@ -46,7 +46,7 @@ pub struct Held {
     pub done_us: u64,
     /// Bytes of anonymous memory.
     pub anonymous: u64,
-    /// Bytes of files.
+    /// Bytes of mapped files.
     pub file: u64,
 }
 

@@ -75,7 +75,7 @@ pub struct GuestLost {
     pub by: LostBy,
 }
 
-/// The kernel that has ended a guest.
+/// The kernel that has ended a guest: the host's, or the guest's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostBy {
     /// The host's OOM killer has chosen the guest's process. The memory of all guests' processes at that instant.

@@ -60,7 +60,7 @@ pub struct SlowOperation {
     pub start: Time,
     /// The task's number, in the order of creation.
     pub task: u32,
-    /// The CPU that the task was on at that time.
+    /// The CPU that the task was on at `start`.
     pub cpu: CpuId,
     /// The kind of the operation.
     pub what: What,

@@ -57,7 +57,7 @@ fn a_fault_that_gets_nothing_compacts_reclaims_and_compacts_again() {
     lab.fail_slowly(AllocControl::of_task(fault()), None);
     assert_eq!(counts(&lab), [2, 2, 1]);
     assert_eq!(lab.mm.zone_compacts[ZoneIndex(0)].defer_shift, 0, "neither has waited, so neither defers");
-    // One without __GFP_NORETRY waits the second time; it does not begin again either.
+    // A request without __GFP_NORETRY waits in its second compaction; like the fault, it does not begin again.
     let kernel = AllocRequest { no_retry: false, wakes_kswapd: true, ..fault() };
     lab.fail_slowly(AllocControl::of_task(kernel), None);
     assert_eq!(counts(&lab), [4, 4, 2]);

@@ -176,7 +176,7 @@ impl Lab {
             self.daemons[at] = match step {
                 Step::More | Step::Block(Wait::Yield) => Some(self.now),
                 Step::Block(Wait::Until(until) | Wait::Io { until, .. } | Wait::Pass { until, .. }) => Some(until),
-                // It looks again before long.
+                // The thread looks at the folio again after 100 us.
                 Step::Block(Wait::Folio(_)) => Some(self.now + Picos::from_micros(100)),
                 Step::Block(Wait::Queue) => None,
                 Step::Done(()) => unreachable!(),
@@ -326,7 +326,7 @@ impl Lab {
     }
 }
 
-/// Objects of a kind that are in use.
+/// The number of objects of a slab cache that are in use.
 fn used(lab: &Lab, cache: memory::slab::Cache) -> usize {
     let is_it = |object: &memory::slab::Object| {
         let frame = lab.mm.memory.frames.get(object.slab());

@@ -57,7 +57,8 @@ impl Mm {
         cut
     }
 
-    /// Takes up to `most` unmapped pages out of the cache, from an index on, and frees them; shadows at the end.
+    /// Takes up to `most` unmapped pages out of the cache, from index `first` on, and frees them. When no page is
+    /// left, it drops the shadows of pages that were reclaimed.
     fn cut_pages(&mut self, cx: &mut Cx, id: InodeId, first: u64, most: u64) -> Step<()> {
         self.complete_disk_io(cx);
         let mut run = Run::EMPTY;

@@ -49,7 +49,7 @@ fn a_rise_from_nought_fails_a_bound() {
     for (condition, expected) in [("amean:stalls>5%", true), ("amean:stalls>40", true), ("amean:stalls>80", false)] {
         assert_eq!(fails(&large, condition), Ok(expected), "{condition}");
     }
-    // So few are within what does not matter.
+    // Two stalls more are no material change: of counts that takes ten a run.
     assert_eq!(fails(&rise([2.0; 6]), "amean:stalls>1"), Ok(false));
 }
 

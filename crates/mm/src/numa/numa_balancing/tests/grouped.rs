@@ -70,7 +70,7 @@ fn groups_count_what_a_naive_twin_counts_for_their_tasks() {
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (task, node) = (1 + u32::try_from((draw >> 33) % 4).unwrap(), (draw >> 36) % 3);
         let (pages, before) = (1 + (draw >> 40) % 512, 1 + u32::try_from((draw >> 50) % 4).unwrap());
-        // A little later each time, so that each fault finds the time for its placement come.
+        // Two seconds later each time, so that a placement is due at each fault.
         ms += 2000;
         world.now = Time(Picos::from_micros(1000 * ms).0);
         if (draw >> 55).is_multiple_of(40) {
@@ -143,7 +143,7 @@ fn a_task_joins_groups_of_running_tasks_of_shared_memory() {
         assert_eq!(one == two, joins, "{runs} {other} {shared}");
         let counted = numa.task(ControlId(1)).unwrap().stats.mem_now[0];
         assert_eq!(counted, if private { [0, 1] } else { [1, 0] }, "{runs} {other} {shared}");
-        // A page that the task was not to write to groups nobody.
+        // A fault at a read-only page puts nobody into a group.
         let mut world = super::grouped::world("v6.1");
         fault(&mut world, (1, 0), Fault { is_read_only: true, ..Fault::at(NodeId(0), 1, by(1, 2)) });
         assert_eq!(world.mm.numa.as_ref().unwrap().groups.len(), 0);
