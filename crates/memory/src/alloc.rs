@@ -337,7 +337,7 @@ struct Pass {
     whole_blocks_only: bool,
     /// Take only from zones whose turn it is, and stay on the node of the first zone (`ALLOC_FAIR`).
     in_turn: bool,
-    /// Take no block smaller than [`crate::rules::gfp::STALL_ORDER`] from another type, and stay on the node of the first zone
+    /// Take no block smaller than [`rules::gfp::STALL_ORDER`] from another type, and stay on the node of the first zone
     /// (`ALLOC_FRAGMENT_STALL`).
     stalls: bool,
     /// Nodes that are passed over, one bit per node number (`spread_dirty_pages`).

@@ -77,7 +77,7 @@ impl<'a> Cx<'a> {
         self.has_free_block = true;
     }
 
-    /// Has the step made one? Then [`mm::Memory::notify_reporting`] is to be told.
+    /// Has the step made one? Then `mm::Mm::notify_reporting` is to be told.
     #[inline]
     pub fn has_free_block(&self) -> bool {
         self.has_free_block

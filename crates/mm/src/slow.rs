@@ -3,9 +3,9 @@
 //! killer has killed (before 4.14 one of its threads) may use half of the Min mark, not all of it.
 //!
 //! Phases have numbers in the order of the kernel's function; `fixed.rs` has the order of kernels before 4.8. 0 to 2 are part of
-//! [`Mm::alloc`]: kswapd is woken, and the zones are tried down to Min. A step of an operation that still has no memory then
-//! *asks* for it ([`Shortage`]), undoes nothing and stays where it is; its [`Supply`] takes the steps below, and the operation's
-//! step is taken again with the block in its hand.
+//! [`memory::Memory::alloc`]: kswapd is woken, and the zones are tried down to Min. A step of an operation that still has no
+//! memory then *asks* for it ([`Shortage`]), undoes nothing and stays where it is; its [`Supply`] takes the steps below, and the
+//! operation's step is taken again with the block in its hand.
 //!
 //! Floor 4: this room is the slow path of a request, stalls (`stall.rs`) and the OOM killer (`oom.rs`). Files here use floors 0
 //! to 3, reclaim and compaction.
@@ -91,7 +91,7 @@ pub struct AllocControl {
 #[expect(clippy::large_enum_variant, reason = "few are alive at a time, and none is moved often")]
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
-    /// 2: try once more with everything that the try in [`Mm::alloc`] may have spared.
+    /// 2: try once more with everything that the try in [`memory::Memory::alloc`] may have spared.
     Enter,
     /// 2: the request has slept for kswapd, and tries once more.
     Stalled { since: Time },
@@ -147,7 +147,7 @@ impl AllocControl {
         }
     }
 
-    /// Takes a step. The result is the block (`Frame::Kernel`, as from [`Mm::alloc`]), or none if memory is out.
+    /// Takes a step. The result is the block (`Frame::Kernel`, as from [`memory::Memory::alloc`]), or none if memory is out.
     pub fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<Option<Pfn>> {
         // Bound: phases go forward, and rounds are counted.
         loop {

@@ -81,8 +81,8 @@ impl Kernel {
         Periods::for_cpus(self.cpus.len(), self.ticks, self.variant())
     }
 
-    /// The rules of the kernel, also for its scheduler and locks: the memory manager has the only copy, and [`Mm::set_variant`]
-    /// replaces it.
+    /// The rules of the kernel, also for its scheduler and locks: the page allocator has the only copy, and
+    /// [`memory::Memory::set_variant`] replaces it.
     #[inline]
     pub(crate) fn variant(&self) -> &Variant {
         self.mm.memory.variant()

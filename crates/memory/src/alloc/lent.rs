@@ -9,7 +9,7 @@ use crate::{Memory, cx::Cx, frame::Frame, step::Step};
 /// There is no block, object or table: the error of every allocation, and of all that is made with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoMemory {
-    /// The step has asked the slow path for a block ([`mm::slow::Supply`]). It undoes nothing and ends, and it is taken
+    /// The step has asked the slow path for a block (`mm::slow::Supply`). It undoes nothing and ends, and it is taken
     /// again, from what it had come to, when there is one or none is to be had.
     Asked,
     /// Memory is out (`-ENOMEM`): the slow path got nothing, or the request or its caller does not wait for it.
@@ -59,7 +59,7 @@ impl Cx<'_> {
     }
 
     /// Has the step asked for memory? Then it ends soon, without having failed, and is taken again. For the allocator and for
-    /// [`mm::slow::Supply`]: all others hear of it by [`NoMemory::Asked`].
+    /// `mm::slow::Supply`: all others hear of it by [`NoMemory::Asked`].
     #[inline]
     pub fn has_asked(&self) -> bool {
         matches!(self.memory.shortage, Shortage::Asked(_))
@@ -88,7 +88,7 @@ impl NoMemory {
     }
 
     /// The answer of a system call of one step, which ends with this. Of a step that has asked nobody sees it:
-    /// [`mm::slow::Supply::settle`] has it taken again.
+    /// `mm::slow::Supply::settle` has it taken again.
     pub fn errno(self) -> Errno {
         match self {
             Self::Asked | Self::Refused => Errno::NOMEM,

@@ -13,7 +13,7 @@ use crate::Mm;
 pub struct Census {
     /// By node, in the machine's order.
     pub nodes: Vec<NodeCensus>,
-    /// By zone, in the order of [`Mm::zones`].
+    /// By zone, in the order of [`memory::Memory::zones`].
     pub zones: Vec<ZoneCensus>,
 }
 

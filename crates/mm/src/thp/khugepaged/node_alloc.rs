@@ -41,7 +41,7 @@ impl NodeAlloc {
             },
             Self::Slow(control) => match control.step(mm, spaces, cx) {
                 Step::Done(got) => {
-                    // [`Mm::alloc`] does the same for whoever takes a block from it.
+                    // [`memory::Memory::alloc`] does the same for whoever takes a block from it.
                     got.inspect(|frame| mm.memory.access_through_host(cx, *frame, Order::HUGE))
                 }
                 step => return step,
