@@ -307,10 +307,7 @@ model = ["threads", "processes"]
             (
                 "fault-storm",
                 "fault-strom",
-                "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"? \
-                 (valid workloads: fault-storm, thpscale, thp-locality, fork-storm, aged-fault, small-files, slab-churn, \
-                 thpfioscale, numa-access, numa-probe, autonumabench, warehouses, week, guests, will-it-scale, \
-                 guest-footprint, llfree-frag)",
+                "2: workload: unknown workload \"fault-strom\"; did you mean \"fault-storm\"?",
             ),
             (
                 "\"vm\"",
