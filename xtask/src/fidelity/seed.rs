@@ -108,7 +108,9 @@ mod tests {
         assert!(refused.is::<UsageError>(), "no repository: {refused}");
         done(root, &["init", "-q"]);
         commit(root, "README.md", "words");
-        assert!(Seed::of_commit(root).unwrap_err().to_string().starts_with("no commit has changed crates/memory/src, "));
+        assert!(
+            Seed::of_commit(root).unwrap_err().to_string().starts_with("no commit has changed crates/memory/src, ")
+        );
         let rules = commit(root, "crates/mm/src/rule.rs", "a rule");
         commit(root, "docs/fidelity.md", "the last draw");
         commit(root, "crates/mm/src/rule/tests/slow.rs", "a test");
