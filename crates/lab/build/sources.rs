@@ -1,4 +1,4 @@
-//! The sources that a hash covers: those of some crates, and of every crate of this workspace that they are built with.
+//! The sources that a hash covers: the sources of some crates, and of every crate of this workspace that those are built with.
 //!
 //! Read from the manifests, as a build script cannot ask cargo. A dependency for tests alone does not count.
 
@@ -70,7 +70,7 @@ pub(crate) fn built_with(root: &Path, crates: &[&str]) -> BTreeSet<String> {
     // A crate adds to `left` when it is new, so at most once for each dependency in the workspace.
     while let Some(name) = left.pop() {
         let folder = root.join(CRATES).join(&name);
-        // Others come from a registry.
+        // A crate without a folder comes from a registry.
         if folder.is_dir() && all.insert(name) {
             left.extend(dependencies(&manifest(&folder)).cloned());
         }

@@ -32,7 +32,7 @@ pub struct HostSpec {
     pub discard: Discard,
 }
 
-/// The backing of a region: the frames of one huge page of the guest.
+/// The host's pages behind a region. A region is the frames of one huge page of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Region {
     /// Nothing (`pmd_none`).

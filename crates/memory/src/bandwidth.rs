@@ -32,7 +32,7 @@ pub struct Bandwidth {
     pub flows: Flows,
 }
 
-/// The memory of one node, as a server of reads and writes.
+/// A node's memory, as a server of reads and writes.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
     /// Time to read or write one frame while no other CPU does; 0 without a limit.
@@ -106,7 +106,7 @@ impl Memory {
         }
     }
 
-    /// Writes all of `frames` pages of one mapping in user code; `frame` is one of them. Waits for memory are in user mode.
+    /// Writes `frames` whole pages of a mapping in user code; `frame` is one of these pages. Waits for memory are in user mode.
     #[inline]
     pub fn fill(&mut self, cx: &mut Cx<'_>, frame: Pfn, frames: u64) {
         let start = cx.now();

@@ -173,7 +173,7 @@ impl Memory {
 
     fn ring_kswapd(&mut self, cx: &mut Cx, node: NodeId) {
         let bell = &mut self.nodes[node].kswapd;
-        // It naps no more, whatever else it finds.
+        // The bell ends kswapd's nap, whatever kswapd then finds.
         let is_napping = bell.rest == Rest::Napping;
         if is_napping {
             cx.count(Event::KswapdLowWmarkHitQuickly, 1);
@@ -183,7 +183,8 @@ impl Memory {
         } else {
             let (mut wish, rested) = (bell.wish.take().expect("the caller has a wish"), bell.last);
             if is_napping {
-                // Who cuts its nap short has it look at what it rests on, too (kswapd_try_to_sleep, mm/vmscan.c, v4.8 to v6.1).
+                // A kswapd that is woken from its nap also serves the request that it rests on (kswapd_try_to_sleep, mm/vmscan.c,
+                // v4.8 to v6.1).
                 wish = self.goes_on_with(Wish { order: wish.order.max(rested.order), ..wish }, rested.highest);
             }
             self.nodes[node].kswapd.begin(wish);

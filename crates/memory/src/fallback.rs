@@ -59,7 +59,7 @@ pub enum Steal {
     FreeBlocks,
     /// All of it: the pageblock changes type, and its free frames change lists.
     WholeBlock,
-    /// Its free frames change lists; its type stays.
+    /// The pageblock's free frames change lists; the pageblock keeps its type.
     FreeFrames,
     /// Only the block that was found.
     FoundOnly,

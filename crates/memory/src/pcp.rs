@@ -23,7 +23,7 @@ pub struct PcpLimits {
 /// Frames at which a CPU's list gives some back to the buddy allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PcpHigh {
-    /// The same number of frames on every CPU, at all times.
+    /// One number of frames for every CPU, at all times.
     Fixed(Frames),
     /// A number of each CPU's own, which the kernel tunes between these bounds (6.7 and later).
     Tuned {

@@ -15,7 +15,7 @@ use crate::{
     frame::{Frame, FrameTable},
 };
 
-/// What a kernel writes over freed pages, and at boot over all free pages.
+/// The pattern that a kernel writes over freed pages, and at boot over all free pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFree {
     /// Nothing.

@@ -303,7 +303,7 @@ fn capturing<T>(
 }
 
 impl CompactPriority {
-    /// What migration may wait for (`compact_zone_order`): direct compaction never waits for disks.
+    /// The mode of migration (`compact_zone_order`): direct compaction never waits for disks.
     fn mode(self) -> MigrateMode {
         if self == Self::Async { MigrateMode::Async } else { MigrateMode::SyncLight }
     }

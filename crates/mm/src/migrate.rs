@@ -39,7 +39,7 @@ const PASSES: u8 = 10;
 // migrate_pages_batch, mm/migrate.c (v6.1): `pass > 2` forces.
 const PASSES_WITHOUT_WAITING: u8 = 3;
 
-/// What migration may wait for (`enum migrate_mode`), from nothing to everything.
+/// The waits that migration accepts (`enum migrate_mode`), from none to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigrateMode {
     /// For nothing.

@@ -70,7 +70,7 @@ pub enum Effort {
     OnlyCompacts,
 }
 
-/// What one allocation asks for (`gfp_t`, the order and the policy's nodes).
+/// The request of one allocation (`gfp_t`, the order and the policy's nodes).
 #[expect(clippy::struct_excessive_bools, reason = "they are bits of a mask, each with a name of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocRequest {

@@ -9,8 +9,8 @@
 //! | `mm/mempolicy.c` | `mempolicy.rs` | policies of VMAs, weights |
 //! | (several) | `variant.rs`, `variant/` | 32-bit rules, configurations without SMP |
 //!
-//! What is settled before a machine runs: requests, policies, settings, the description of a machine, releases and their rules.
-//! This crate uses `units` alone. Begin with `variant.rs`, the table of rules.
+//! Everything that is settled before a machine runs: requests, policies, settings, the description of a machine, releases and
+//! their rules. This crate uses `units` alone. Begin with `variant.rs`, the table of rules.
 
 pub mod gfp;
 pub mod machine;

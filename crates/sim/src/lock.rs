@@ -82,7 +82,7 @@ impl World {
             }
         }
         self.tell(space, &told, cpu);
-        // Its wait begins after it has woken others.
+        // The task's wait begins after the task has woken others.
         let task = &mut self.tasks[id.0 as usize];
         if task.waits_for_lock() {
             task.lock_since = self.cpus[cpu.0 as usize].clock;

@@ -172,7 +172,7 @@ impl World {
             return Ok(());
         }
         let id = self.try_space().ok_or(CannotStart::NoProcess)?;
-        // It takes no time, so that no lock counts as held by init later.
+        // Making init takes no time, so that no lock counts as held by init later.
         let prices = Prices::free();
         let Kernel { mm, spaces, counters, .. } = &mut self.kernels[HOST];
         let mut cx = Cx::new(CpuId(0), Time(0), &prices, counters);

@@ -89,7 +89,7 @@ impl Nodes {
         at
     }
 
-    /// Moves `count` nodes of one list, from its head on, to the head of another.
+    /// Moves the first `count` nodes of `source` to the head of `target`.
     #[inline]
     fn transfer(&mut self, source: &mut List, target: &mut List, count: usize) {
         for _ in 0..count {

@@ -305,7 +305,7 @@ impl Flows {
         }
     }
 
-    /// Finds the shortest turn of one resource, while the turns of the others stay.
+    /// Finds the shortest turn of a resource, while the turns of all other resources stay.
     fn find_turn(&mut self, resource: Resource) {
         let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u64;
         // A turn of one page per flow is always long enough, even if each flow wants pages of this resource alone.

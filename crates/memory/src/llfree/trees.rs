@@ -50,7 +50,7 @@ pub(super) fn fill(free: u32, frames: u32) -> Fill {
 /// The trees that a search for one to reserve looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
-    /// Those that are as full as this.
+    /// Trees that are as full as this.
     Filled(Fill),
     /// All that have enough free frames.
     Any,

@@ -45,7 +45,7 @@ pub(crate) struct MigrateScan {
     scanned: u64,
 }
 
-/// What the scanner found at one frame.
+/// The content of one frame, as the scanner finds it.
 enum Found {
     /// Free frames; the frame to go on at.
     Free(Pfn),

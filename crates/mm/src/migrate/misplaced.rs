@@ -344,7 +344,7 @@ impl Misplaced {
         cx.because(Cause::Migrate, |cx| {
             primitive::migrate_folio(cx);
             mm.become_huge(source, target);
-            // Whatever rights the entry had before.
+            // The new entry is writable, whatever rights the entry had before.
             space.tables.set_pmd(cx, slot, Pte::written_huge(target));
             if mm.memory.variant().numa_huge_flushes || !entry.is_hinting() {
                 primitive::flush_tlb_huge(cx, self.space);

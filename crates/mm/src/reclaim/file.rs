@@ -14,7 +14,7 @@ use crate::{
     space::{page_table::Level, spaces::Entry},
 };
 
-/// What stands between a file's folio and the free lists.
+/// The obstacle between a file's folio and the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileState {
     /// Nothing: the disk has its contents.

@@ -210,7 +210,7 @@ impl Mm {
             tally.written += 1;
         }
         if self.is_pinned(head) {
-            // The same here (`__remove_mapping`).
+            // A pinned folio of a file stays, too (`__remove_mapping`).
             return Fate::Keep;
         }
         let shadow = self.workingset_eviction(head);

@@ -1,4 +1,6 @@
-//! What a step hears that asks for memory when there is none.
+//! Linux: none.
+//!
+//! Answers to a step that asks for memory when there is none.
 
 use memory::{alloc::NoMemory, cost::Prices, cx::Cx, event::Counters};
 use rules::{

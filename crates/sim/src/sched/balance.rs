@@ -377,7 +377,7 @@ mod tests {
         let mut world = crowded("v4.1");
         let cpu = &mut world.cpus[1];
         cpu.looked(millis(400), 0, false);
-        // Its interval would end after 128 ms; half of that, as it has seen an imbalance now, has gone by.
+        // The CPU's interval would end after 128 ms. Half of that is its interval after an imbalance, and has gone by.
         cpu.clock = millis(501);
         assert!(world.pull(CpuId(1)));
         let cpu = &mut world.cpus[1];

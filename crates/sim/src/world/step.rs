@@ -71,7 +71,7 @@ impl World {
     /// Ends a step that is not followed by another one of the operation; returns true if the kernel ends the task.
     #[inline(never)]
     fn end_step(&mut self, id: TaskId, cpu: CpuId, progress: Progress) -> bool {
-        // It is not certain that the CPU will have another turn.
+        // The CPU may have no further turn, so it lets go of its task now.
         if matches!(progress, Progress::Exited | Progress::Killed(_) | Progress::Block(_)) {
             self.let_go(cpu);
         }

@@ -299,7 +299,7 @@ impl Accesses {
             }
             Pmd::Table(table) => {
                 let Run::Hinting { node, pages } = space.tables.run(mm, table, rest, self.stores()) else {
-                    // The same for a store to a write-protected page.
+                    // A store to a write-protected page begins a fault, too.
                     return self.begin_fault();
                 };
                 let unit = units.of(mm, false, node, units.home(mm, || space.tables.frame(table)));

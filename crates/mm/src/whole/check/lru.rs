@@ -63,7 +63,7 @@ pub(super) fn is_where_it_says(mm: &Mm, batched: &[bool], head: Pfn, listed: boo
     ensure(frames.has(head, FrameFlag::InBatch) == batched, Some(head), || {
         "its mark and the batches disagree".to_owned()
     })?;
-    // Who has taken it off its list holds it too, and says so to those who ask for owners.
+    // A control that has taken a folio off its list holds the folio, and `walk_owners` hears of that.
     let is_held = batched || !listed;
     ensure(!frames.has(head, FrameFlag::Dropped) || is_held, Some(head), || "given up, but on a list".to_owned())
 }
