@@ -11,7 +11,7 @@ use rules::{
     mempolicy::NodeMask,
     variant::{ListEnd, Variant},
 };
-use units::{CpuId, NodeId, Order, Pfn};
+use units::{NodeId, Order, Pfn};
 
 pub use self::lent::NoMemory;
 use crate::{
@@ -176,9 +176,7 @@ impl Memory {
     pub fn drain_all_pages(&mut self, cx: &mut Cx<'_>) {
         let Self { frames, zones, variant, .. } = self;
         for zone in zones.iter_mut() {
-            for cpu in 0..u32::try_from(zone.pcps.len()).expect("fewer than 2^32 CPUs") {
-                zone.drain_cpu(frames, cx, CpuId(cpu), variant);
-            }
+            zone.drain_cpus(frames, cx, variant);
         }
     }
 
@@ -258,10 +256,7 @@ impl Memory {
     /// Frees a block that its caller owns; `__free_pages`.
     #[inline]
     pub fn free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
-        if let Some(faults) = &mut self.last_faults {
-            faults.forget(pfn, order);
-        }
-        self.overwrite_freed(cx, pfn, order);
+        self.prepare_free(cx, pfn, order);
         if order > Order::BASE || !self.free_to_list(cx, pfn) {
             self.free_anywhere(cx, pfn, order, ListEnd::Head);
         }
@@ -269,11 +264,17 @@ impl Memory {
 
     /// Frees a block that no cache holds: where the CPU has others, those are used first (`free_hot_cold_page`).
     pub fn free_cold(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
+        self.prepare_free(cx, pfn, order);
+        self.free_anywhere(cx, pfn, order, ListEnd::Tail);
+    }
+
+    /// Forgets what was known of a block that is freed, and overwrites its contents where that is asked (`free_pages_prepare`).
+    #[inline]
+    fn prepare_free(&mut self, cx: &mut Cx<'_>, pfn: Pfn, order: Order) {
         if let Some(faults) = &mut self.last_faults {
             faults.forget(pfn, order);
         }
         self.overwrite_freed(cx, pfn, order);
-        self.free_anywhere(cx, pfn, order, ListEnd::Tail);
     }
 
     /// The common case of a free: one frame, of a type that requests ask for, and the CPU's list stays below `high`. In any

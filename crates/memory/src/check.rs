@@ -268,8 +268,8 @@ impl Walk<'_> {
             return Ok(());
         }
         let types = [head, buddy].map(|pfn| frames.blocks.migrate_type(pfn));
-        // What comes from a per-CPU list has the type that its pageblock had when it came there: whichever of the two was
-        // freed last, its own type then and that of the other's pageblock kept them apart.
+        // A block from a per-CPU list has the type that its pageblock had when the block went onto that list. So the block of
+        // the two that was freed last may have met another type than today's, and that type kept the two apart.
         let merge = |one, other| types_merge(one, other, self.memory.variant().merging);
         let may_merge = merge(types[0], types[1]) && merge(list, types[1]) && merge(other, types[0]);
         let keeps_apart = order >= frames.blocks.order() && (self.has_unmerged(head) || !may_merge);
@@ -292,8 +292,7 @@ impl Walk<'_> {
     }
 }
 
-/// The zone by its node and kind.
-pub fn name(zone: &ZoneState) -> String {
+fn name(zone: &ZoneState) -> String {
     format!("node {} {}", zone.node, zone.kind)
 }
 

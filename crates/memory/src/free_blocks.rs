@@ -7,14 +7,14 @@ use rules::{
     gfp::Mobility,
     variant::{FallbackRules, ListEnd},
 };
-use units::{CpuId, Order, Pfn};
+use units::{Order, Pfn};
 
 use crate::{
     Memory,
     buddy::{Block, Capture},
     cx::Cx,
     fallback::Want,
-    frame::Frame,
+    frame::{Frame, FrameTable},
     list::List,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::Pcp,
@@ -51,14 +51,9 @@ impl ZoneState {
         FreeBlocks::of(&self.buddy, order)
     }
 
-    /// The lists of a CPU.
-    pub fn pcp(&self, cpu: CpuId) -> &Pcp {
-        &self.pcps[cpu.0 as usize]
-    }
-
-    /// Frames on the lists of all CPUs.
-    pub fn listed_frames(&self) -> u64 {
-        self.pcps.iter().map(|pcp| u64::from(pcp.count())).sum()
+    /// The lists of each CPU, by CPU number.
+    pub fn cpu_lists(&self) -> &[Pcp] {
+        &self.pcps
     }
 
     /// Takes the zone's lock (`spin_lock_irqsave(&zone->lock)`).
@@ -105,6 +100,21 @@ impl ZoneState {
     /// Reclaim has looked at `pages` more pages of the zone.
     pub fn add_scanned(&mut self, pages: u64) {
         self.buddy.scanned += pages;
+    }
+
+    /// Sets the number of pages that reclaim has looked at: for tests.
+    pub fn set_scanned(&mut self, pages: u64) {
+        self.buddy.scanned = pages;
+    }
+
+    /// Notes as many pageblocks as broken up, for which the zone has not raised its marks yet: for tests.
+    pub fn set_broken_up(&mut self, pageblocks: u32) {
+        self.buddy.broken_up = pageblocks;
+    }
+
+    /// The free blocks of an order and a type, the first of the list first: for tests.
+    pub fn blocks_of(&self, frames: &FrameTable, order: Order, list: MigrateType) -> Vec<Pfn> {
+        self.buddy.blocks_of(frames, order, list)
     }
 
     /// From now on a step that frees a block of this order or a larger one notes so
@@ -188,9 +198,7 @@ impl Memory {
     /// Gives back what the lists of all CPUs hold of a zone (`drain_all_pages` of a zone).
     pub fn drain_zone(&mut self, cx: &mut Cx<'_>, at: ZoneIndex) {
         let Self { frames, zones, variant, .. } = self;
-        for cpu in 0..u32::try_from(zones[at].pcps.len()).expect("fewer than 2^32 CPUs") {
-            zones[at].drain_cpu(frames, cx, CpuId(cpu), variant);
-        }
+        zones[at].drain_cpus(frames, cx, variant);
     }
 
     /// Gives back what this CPU's lists of a zone hold (`drain_local_pages`).

@@ -232,7 +232,7 @@ impl Memory {
         }
     }
 
-    /// A write to `vm.extfrag_threshold`, in thousandths.
+    /// Sets `vm.extfrag_threshold`, in thousandths, alone: for tests. Users set it with all others ([`Self::apply_settings`]).
     pub fn set_extfrag_threshold(&mut self, thousandths: u32) {
         self.extfrag_threshold = thousandths;
     }
@@ -260,7 +260,7 @@ impl Memory {
 
     /// Free frames of all zones.
     pub fn free_frames(&self) -> Frames {
-        Frames(self.zones.iter().map(|zone| zone.buddy.free_frames()).sum())
+        Frames(self.zones.iter().map(ZoneState::free_frames).sum())
     }
 
     /// A zone with memory.
@@ -395,7 +395,7 @@ impl Memory {
 
     /// The largest order of the buddy allocator.
     pub fn max_order(&self) -> Order {
-        self.zones[ZoneIndex::FIRST].buddy.max_order()
+        self.zones[ZoneIndex::FIRST].max_order()
     }
 
     /// Starts or stops keeping what falls back, in every zone.

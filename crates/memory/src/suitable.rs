@@ -24,7 +24,7 @@ pub enum Suitable {
 }
 
 /// Free frames that a move takes beside a mark: what is moved is in two places for a while (`compact_gap`).
-pub fn gap(order: Order) -> u64 {
+pub const fn compact_gap(order: Order) -> u64 {
     2 << order.0
 }
 
@@ -77,7 +77,7 @@ impl FreeBlocks {
 impl ZoneState {
     /// Would as many free frames be above the Low mark, beside what others keep?
     pub fn has_above_low(&self, frames: u64, highest: ZoneKind) -> bool {
-        self.buddy.free_frames() > self.mark(Mark::Low) + self.keeps(highest, Urgency::Normal) + frames
+        self.free_frames() > self.mark(Mark::Low) + self.keeps(highest, Urgency::Normal) + frames
     }
 
     /// Is there enough room to move pages around in, beside what a mark, raised as it is, and others keep
@@ -88,7 +88,7 @@ impl ZoneState {
             CompactMark::Low | CompactMark::ByOrder => self.mark(Mark::Low),
         };
         let keeps = self.keeps(highest, Urgency::Normal);
-        self.buddy.free_frames() + free_too > mark + gap(order) + keeps
+        self.free_frames() + free_too > mark + compact_gap(order) + keeps
     }
 }
 

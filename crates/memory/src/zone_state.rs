@@ -64,9 +64,9 @@ pub struct ZoneState {
     /// State of the zone's pages that reclaim has met lately, where zones have their own LRU lists.
     pub reclaim: ZoneReclaim,
     /// The zone's free blocks.
-    pub buddy: Buddy,
+    pub(crate) buddy: Buddy,
     /// Each CPU's lists, by CPU number.
-    pub pcps: Vec<Pcp>,
+    pub(crate) pcps: Vec<Pcp>,
 }
 
 /// State of the pages that reclaim has met lately in a zone (`enum zone_flags`, include/linux/mmzone.h, v4.1).
@@ -197,9 +197,16 @@ impl ZoneState {
     }
 
     /// Gives back all that a CPU's lists hold (`drain_pages_zone`).
-    pub fn drain_cpu(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, cpu: CpuId, rules: &Variant) {
+    pub(crate) fn drain_cpu(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, cpu: CpuId, rules: &Variant) {
         let mut to = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
         self.pcps[cpu.0 as usize].drain_all(&mut to, cx);
+    }
+
+    /// Gives back what the lists of all CPUs hold (`drain_all_pages` of a zone).
+    pub(crate) fn drain_cpus(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, rules: &Variant) {
+        for cpu in 0..u32::try_from(self.pcps.len()).expect("fewer than 2^32 CPUs") {
+            self.drain_cpu(frames, cx, CpuId(cpu), rules);
+        }
     }
 
     /// Takes a block from an end of the CPU's list or from the free lists; `rmqueue`.

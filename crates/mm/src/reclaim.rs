@@ -35,7 +35,7 @@ use crate::{Mm, Spaces, folio::lru::Taken, reclaim::shrinker::SlabScan};
 
 use amounts::Amounts;
 use by_zone::Pressure;
-pub(crate) use direct::{DirectReclaim, compact_gap};
+pub(crate) use direct::DirectReclaim;
 
 /// The priority at which reclaim begins: each pass scans one frame in 2^12.
 // DEF_PRIORITY, include/linux/mmzone.h (v6.1).

@@ -93,7 +93,7 @@ fn pagetypeinfo(mm: &Mm) -> String {
         for (zone, _) in of_node() {
             for of in &types {
                 text += &format!("Node {:>4}, zone {:>8}, type {:>12} ", node.0, zone.kind.name(), name(*of));
-                text.extend(orders().map(|order| format!("{:>6} ", zone.buddy.area(order).list(*of).len())));
+                text.extend(orders().map(|order| format!("{:>6} ", zone.free_list(order, *of).len())));
                 text.push('\n');
             }
         }

@@ -87,19 +87,19 @@ fn counts_are_equal(state: &State, mm: &Mm) {
         let kernel = snapshot.zones.iter().find(|kernel| here(kernel.node, &kernel.name)).unwrap();
         assert_eq!(zone.managed, kernel.managed.0);
         // Each CPU folds its own count into this one now and then: a kernel of two CPUs is off by less than a few batches.
-        assert!(zone.buddy.free_frames().abs_diff(kernel.free.0) < 100, "{}: {}", zone.kind, kernel.free);
+        assert!(zone.free_frames().abs_diff(kernel.free.0) < 100, "{}: {}", zone.kind, kernel.free);
         let managed =
             (zone.start.0..zone.end.0).filter(|pfn| mm.memory.frames.get(Pfn(*pfn)) != memory::frame::Frame::Reserved);
         assert_eq!(Frames(managed.count() as u64), kernel.managed, "what is not reserved is managed");
-        let listed: Vec<_> = zone.pcps.iter().map(|pcp| u64::from(pcp.count())).collect();
+        let listed: Vec<_> = zone.cpu_lists().iter().map(|pcp| u64::from(pcp.count())).collect();
         assert_eq!(listed, kernel.pagesets.iter().map(|set| set.count.0).collect::<Vec<_>>());
         let orders = || (0..=10).map(Order);
         let free = buddy.iter().find(|line| here(line.node, &line.zone)).unwrap();
-        assert_eq!(orders().map(|order| zone.buddy.area(order).nr_free()).collect::<Vec<_>>(), free.free);
+        assert_eq!(orders().map(|order| zone.nr_free(order)).collect::<Vec<_>>(), free.free);
         let list = |name: &str| MigrateType::ALL.into_iter().find(|list| format!("{list:?}") == name).unwrap();
         for line in types.free.iter().filter(|line| here(line.node, &line.zone)) {
             let list = list(&line.migrate_type);
-            let ours: Vec<_> = orders().map(|order| u64::from(zone.buddy.area(order).list(list).len())).collect();
+            let ours: Vec<_> = orders().map(|order| u64::from(zone.free_list(order, list).len())).collect();
             assert_eq!(ours, line.free, "{} {list:?}", zone.kind);
         }
         let mut blocks = BTreeMap::new();

@@ -5,7 +5,7 @@ use rules::{
     gfp::Urgency,
     variant::{ListEnd, Variant},
 };
-use units::{CpuId, Order, Pfn};
+use units::{Order, Pfn};
 
 use super::{FrameAllocator, Offers};
 use crate::{buddy::Block, cx::Cx, fallback::Want, frame::FrameTable, pageblock::MigrateType, zone_state::ZoneState};
@@ -59,9 +59,7 @@ impl FrameAllocator for ZoneState {
     }
 
     fn drain(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, rules: &Variant) {
-        for cpu in 0..u32::try_from(self.pcps.len()).expect("fewer than 2^32 CPUs") {
-            self.drain_cpu(frames, cx, CpuId(cpu), rules);
-        }
+        self.drain_cpus(frames, cx, rules);
     }
 
     fn max_order(&self) -> Order {

@@ -3,7 +3,14 @@
 //!
 //! Before v4.8 each zone has LRU lists of its own. So each zone is reclaimed, balanced and given up by itself.
 
-use memory::{cx::Cx, event::Event, lru_kind::LruKind, pageblock::ZoneIndex, step::RUN, suitable::Suitable};
+use memory::{
+    cx::Cx,
+    event::Event,
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+    step::RUN,
+    suitable::{Suitable, compact_gap},
+};
 use rules::{
     gfp::{AllocRequest, COSTLY, Mark, Urgency},
     variant::LruBy,
@@ -11,7 +18,7 @@ use rules::{
 };
 use units::{Order, Time};
 
-use super::{Met, NodeScan, Reclaimer, ScanControl, compact_gap, direct::is_for_compaction, throttle::CONGESTION};
+use super::{Met, NodeScan, Reclaimer, ScanControl, direct::is_for_compaction, throttle::CONGESTION};
 use crate::{Mm, reclaim::shrinker::Demand};
 
 /// A zone is given up once this many times its reclaimable frames were scanned without a frame being freed.

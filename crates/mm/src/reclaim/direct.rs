@@ -9,7 +9,7 @@ use memory::{
     lru_kind::LruKind,
     pageblock::ZoneIndex,
     step::{Step, TICK, Wait},
-    suitable::Suitable,
+    suitable::{Suitable, compact_gap},
 };
 use rules::{
     gfp::{AllocRequest, COSTLY, Mark, Urgency},
@@ -20,11 +20,6 @@ use units::{NodeId, Order};
 
 use super::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl};
 use crate::{Mm, Spaces};
-
-/// Free frames that compaction needs above the watermark (`compact_gap`).
-pub(crate) const fn compact_gap(order: Order) -> u64 {
-    2 * order.frames() as u64
-}
 
 /// Whether reclaim runs so that compaction can make a large block (`in_reclaim_compaction`).
 pub(super) fn is_for_compaction(sc: &ScanControl) -> bool {

@@ -15,13 +15,14 @@ use memory::{
     frame::Holdings,
     lru_kind::LruKind,
     step::{RUN, Step, Wait},
+    suitable::compact_gap,
 };
 use rules::{gfp::Mark, variant::LruBy, zone::ZoneKind};
 use units::{NodeId, Order, Picos};
 
 use crate::{
     Mm, Spaces,
-    reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
+    reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl},
 };
 
 /// Sleep before the second check of a balanced node, after which kswapd really sleeps.

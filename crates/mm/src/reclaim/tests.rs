@@ -274,7 +274,7 @@ fn long_lists() -> Settings {
 
 /// Movable frames on the first CPU's list, from the tail, where it gives back.
 fn listed(files: &Files) -> Vec<Pfn> {
-    let (pcp, rules) = (&files.mm.memory.zone(ZoneIndex(0)).pcps[0], files.mm.memory.variant());
+    let (pcp, rules) = (&files.mm.memory.zone(ZoneIndex(0)).cpu_lists()[0], files.mm.memory.variant());
     pcp.lists(rules.pcp_lists).nth(MigrateType::Movable as usize).unwrap().blocks().to_vec()
 }
 
@@ -311,7 +311,7 @@ fn who_reclaims_waits_for_kswapd_the_sooner_the_higher_marks_are_raised() {
     // allow_direct_reclaim() adds up min_wmark_pages(), which holds watermark_boost (mm/vmscan.c, v5.0 to v6.1).
     let mut files = Files::new(1000);
     let node = NodeId(0);
-    let (free, min) = (files.mm.memory.zones()[0].buddy.free_frames(), files.mm.memory.zones()[0].marks.min.0);
+    let (free, min) = (files.mm.memory.zones()[0].free_frames(), files.mm.memory.zones()[0].marks.min.0);
     for (boost, may) in [(0, true), (2 * free - min - 2, true), (2 * free - min, false)] {
         files.mm.memory.zone_mut(memory::pageblock::ZoneIndex(0)).boost = boost;
         assert_eq!(files.at(|mm, cx| mm.may_reclaim_directly(cx, node)), may, "{boost} above {min}, {free} free");

@@ -110,7 +110,7 @@ fn a_refill_waits_for_the_refill_of_another_cpu() {
     let first = machine.on(0, 0, |mm, cx| mm.memory.alloc(cx, &request).unwrap()).1.spent;
     assert_eq!(first.on(Cause::ZoneLock), Picos(20), "it was free");
     let moves = first.on(Cause::Allocator);
-    let batch = machine.mm.memory.zones()[0].pcps[0].count() + 1;
+    let batch = machine.mm.memory.zones()[0].cpu_lists()[0].count() + 1;
     assert!(batch > 10 && moves >= Picos(u64::from(batch) * 10), "{batch} frames under one hold: {moves}");
     machine.now = Time(5);
     let second = machine.on(1, 0, |mm, cx| mm.memory.alloc(cx, &request).unwrap()).1.spent;

@@ -56,7 +56,7 @@ impl Pair {
             for order in 0..=model.max {
                 let is_big = order >= model.pageblock;
                 for list in MigrateType::ALL {
-                    let ours = zone.buddy.area(Order(u8::try_from(order).unwrap())).list(list);
+                    let ours = zone.free_list(Order(u8::try_from(order).unwrap()), list);
                     let theirs = twin.free.get(&(order, list)).map_or(&[][..], Vec::as_slice);
                     let same = listed(frames, ours, is_big).eq(theirs.iter().copied());
                     assert!(
@@ -203,7 +203,7 @@ impl Pair {
 }
 
 fn compare_pcps(zone: &ZoneState, twin: &Zone, rules: PcpLists) {
-    for (ours, theirs) in zone.pcps.iter().zip(&twin.pcps) {
+    for (ours, theirs) in zone.cpu_lists().iter().zip(&twin.pcps) {
         assert_eq!(ours.count(), theirs.count());
         for (ours, theirs) in ours.lists(rules).zip(&theirs.lists) {
             let same = ours.blocks().iter().rev().map(|head| head.0).eq(theirs.iter().map(|block| block.0));

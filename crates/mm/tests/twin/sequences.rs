@@ -135,7 +135,7 @@ fn a_huge_page_is_copied_by_base_pages_before_5_8() {
         pair.run_to_end();
         pair.fork(0, 0);
         pair.run_to_end();
-        let free = pair.mm.memory.zones()[0].buddy.free_frames();
+        let free = pair.mm.memory.zones()[0].free_frames();
         for _ in 0..free {
             pair.alloc(0, Wish { mobility: Mobility::Movable, ..Wish::kernel(0) });
         }

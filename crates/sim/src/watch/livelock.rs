@@ -213,7 +213,7 @@ impl World {
         let of_kernel = |(kernel, memory): (u16, &crate::kernel::Kernel)| {
             let zones = memory.mm.memory.zones().iter().filter(|zone| zone.managed > 0);
             let words = zones.map(|zone| {
-                let (marks, free) = (zone.marks, zone.buddy.free_frames());
+                let (marks, free) = (zone.marks, zone.free_frames());
                 let (min, low, high) = (marks.min.0, marks.low.0, marks.high.0);
                 let (node, kind, guest) = (zone.node, zone.kind.name(), of_guest(KernelId(kernel)));
                 format!(

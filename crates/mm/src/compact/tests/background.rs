@@ -94,7 +94,7 @@ fn it_rests_for_32_seconds_when_it_was_of_no_use() {
     let marks = lab.mm.memory.zones()[0].marks.min.0;
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
     let request = AllocRequest { reclaims: false, mark: rules::gfp::Mark::Min, ..request };
-    while lab.mm.memory.zones()[0].buddy.free_frames() > marks + 1 {
+    while lab.mm.memory.zones()[0].free_frames() > marks + 1 {
         lab.step(ME, |mm, _, cx| {
             mm.memory.alloc(cx, &request).unwrap();
             mm.memory.drain_all_pages(cx);

@@ -111,9 +111,9 @@ fn who_compacts_without_waiting_ends_when_another_has_the_lock() {
             mm.lru.let_go(cx, ZoneIndex(0), 0);
         },
         |mm, cx, until| {
-            mm.memory.zone_mut(ZoneIndex(0)).buddy.lock(cx);
+            mm.memory.zone_mut(ZoneIndex(0)).lock(cx);
             cx.wait(until, Cause::ZoneLock);
-            mm.memory.zone_mut(ZoneIndex(0)).buddy.unlock(cx);
+            mm.memory.zone_mut(ZoneIndex(0)).unlock(cx);
         },
     ];
     for lock in locks {

@@ -74,7 +74,7 @@ fn from_5_1_to_5_11_skipped_requests_count_as_compacted() {
     for (version, counts) in [("v5.0", 0), ("v5.1", 1), ("v5.10", 1), ("v5.14", 0), ("v6.1", 0)] {
         let mut lab = Lab::new(16, rules(version));
         let id = lab.process();
-        let free = lab.mm.memory.zones()[0].buddy.free_frames();
+        let free = lab.mm.memory.zones()[0].free_frames();
         let range = lab.map(id, free - 900);
         lab.write(id, range);
         let compacted = lab.compact_fast(Lab::request(), CompactPriority::Async);
@@ -124,7 +124,7 @@ fn stalls(rules: Variant, is_deferred: bool) -> [u32; 2] {
         let mut lab = Lab::new(16, rules);
         let id = lab.process();
         // Less is free than compaction needs to begin, and no block of the order.
-        let free = lab.mm.memory.zones()[0].buddy.free_frames();
+        let free = lab.mm.memory.zones()[0].free_frames();
         let range = lab.map(id, free - 900);
         lab.write(id, range);
         if is_deferred {

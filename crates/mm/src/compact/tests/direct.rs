@@ -18,7 +18,7 @@ fn makes_a_huge_page(version: &str, priority: CompactPriority) {
     // In runs of three: a pageblock is known again by every eighth of its frames.
     let (mut lab, _) = Lab::fragmented_every(16, rules(version), 3);
     assert_eq!(lab.free_blocks(9), 0, "no block of this size is free");
-    let free = lab.mm.memory.zones()[0].buddy.free_frames();
+    let free = lab.mm.memory.zones()[0].free_frames();
     let mut tries = 1;
     let mut compacted = lab.compact_fast(Lab::request(), priority);
     // Until somebody has given up, the search for free frames halves what is left with each look in vain (5.1); kswapd
@@ -32,7 +32,7 @@ fn makes_a_huge_page(version: &str, priority: CompactPriority) {
     assert_eq!(compacted.result, CompactResult::Success, "{version} {priority:?}: {:?}", lab.counters);
     let block = compacted.block.expect("it has one");
     assert_eq!(lab.mm.memory.frames.get(block), Frame::Kernel { order: Order::HUGE, mobility: Mobility::Movable });
-    assert!(lab.mm.memory.zones()[0].buddy.free_frames() + 512 <= free);
+    assert!(lab.mm.memory.zones()[0].free_frames() + 512 <= free);
     lab.check(Holdings::default());
     lab.check_contents();
     let [stall, success, fail] = [Event::CompactStall, Event::CompactSuccess, Event::CompactFail].map(|e| lab.count(e));
@@ -85,7 +85,7 @@ fn a_zone_with_a_block_or_without_room_is_unsuitable() {
     // Everything but 900 frames is in use: less than the gap of 1024 above the mark.
     let mut lab = Lab::new(16, rules("v6.1"));
     let id = lab.process();
-    let free = lab.mm.memory.zones()[0].buddy.free_frames();
+    let free = lab.mm.memory.zones()[0].free_frames();
     let range = lab.map(id, free - 900);
     lab.write(id, range);
     let compacted = lab.compact(Lab::request(), CompactPriority::Async);
@@ -96,14 +96,14 @@ fn a_zone_with_a_block_or_without_room_is_unsuitable() {
 #[test]
 fn vm_compact_memory_makes_all_the_blocks_that_can_be() {
     let (mut lab, _) = Lab::fragmented(64, rules("v6.1"));
-    let free = lab.mm.memory.zones()[0].buddy.free_frames();
+    let free = lab.mm.memory.zones()[0].free_frames();
     lab.compact_memory();
     lab.check_contents();
     let huge = lab.free_blocks(9) * 512;
     assert!(huge * 100 >= free * 80, "{huge} of {free} free frames are in huge blocks");
     // The frames that were left are on the lists of this CPU.
-    let listed: u64 = lab.mm.memory.zones()[0].pcps.iter().map(|pcp| u64::from(pcp.count())).sum();
-    assert_eq!(lab.mm.memory.zones()[0].buddy.free_frames() + listed, free);
+    let listed: u64 = lab.mm.memory.zones()[0].cpu_lists().iter().map(|pcp| u64::from(pcp.count())).sum();
+    assert_eq!(lab.mm.memory.zones()[0].free_frames() + listed, free);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_pageblock_where_nothing_was_found_is_skipped_next_time() {
         .collect();
     assert!(!stuck.is_empty());
     let id = lab.process();
-    let free = lab.mm.memory.zones()[0].buddy.free_frames();
+    let free = lab.mm.memory.zones()[0].free_frames();
     let pages = free * 9 / 10;
     let range = lab.map(id, pages);
     lab.write(id, range);

@@ -101,7 +101,7 @@ fn a_frame_is_worth_round_after_round_and_somebodys_end() {
     lab.lock_all(id);
     let frame = AllocRequest::gfp_highuser_movable(NodeId(0));
     let min = lab.mm.memory.zones()[0].marks.min.0;
-    while lab.mm.memory.zones()[0].buddy.free_frames() > min {
+    while lab.mm.memory.zones()[0].free_frames() > min {
         lab.step(OTHER, |mm, _, cx| {
             mm.memory.alloc(cx, &frame).unwrap();
             mm.memory.drain_all_pages(cx);
@@ -141,7 +141,7 @@ pub(super) fn behind_huge_pages(rules: Variant) -> (Lab, Vec<Pfn>) {
     }
     let (stays, goes) = (lab.process(), lab.process());
     let zone = &lab.mm.memory.zones()[0];
-    let pages = (zone.buddy.free_frames() * 199 / 200 - zone.marks.min.0 - 64) / 2;
+    let pages = (zone.free_frames() * 199 / 200 - zone.marks.min.0 - 64) / 2;
     let [one, two] = [stays, goes].map(|id| lab.map(id, pages));
     for at in 0..pages {
         for (id, range) in [(stays, one), (goes, two)] {
@@ -228,7 +228,7 @@ fn before_4_8_the_free_scanner_goes_on_below_the_mark() {
             }
             // Once it runs, somebody else takes what is above Low.
             let frame = AllocRequest { reclaims: false, ..AllocRequest::gfp_highuser_movable(NodeId(0)) };
-            while lab.mm.memory.zones()[0].buddy.free_frames() > low {
+            while lab.mm.memory.zones()[0].free_frames() > low {
                 lab.step(OTHER, |mm, _, cx| mm.memory.alloc(cx, &frame)).unwrap();
                 lab.step(OTHER, |mm, _, cx| mm.memory.drain_all_pages(cx));
             }

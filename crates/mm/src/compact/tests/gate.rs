@@ -2,7 +2,7 @@
 
 use memory::{
     pageblock::ZoneIndex,
-    suitable::{FreeBlocks, Suitable, gap},
+    suitable::{FreeBlocks, Suitable, compact_gap},
 };
 use rules::{gfp::Urgency, zone::ZoneKind};
 use units::Order;
@@ -31,8 +31,8 @@ fn the_share_of_free_memory_that_is_in_pieces() {
 
 #[test]
 fn a_move_of_order_9_takes_1024_frames() {
-    assert_eq!(gap(Order(9)), 1024);
-    assert_eq!(gap(Order(3)), 16);
+    assert_eq!(compact_gap(Order(9)), 1024);
+    assert_eq!(compact_gap(Order(3)), 16);
 }
 
 /// Takes frames one by one from a fragmented zone until `frames` frames are free.
@@ -42,7 +42,7 @@ fn leave(lab: &mut Lab, frames: u64) {
         mobility: rules::gfp::Mobility::Movable,
         ..rules::gfp::AllocRequest::gfp_nowait(units::NodeId(0))
     };
-    while lab.mm.memory.zones()[0].buddy.free_frames() > frames {
+    while lab.mm.memory.zones()[0].free_frames() > frames {
         lab.step(super::lab::OTHER, |mm, _, cx| {
             mm.memory.alloc(cx, &request).unwrap();
             mm.memory.drain_all_pages(cx);
@@ -55,7 +55,7 @@ fn a_zone_is_compacted_above_the_index_threshold_for_costly_orders() {
     let (mut lab, _) = Lab::fragmented(16, rules("v6.1"));
     let low = lab.mm.memory.zones()[0].marks.low;
     leave(&mut lab, low.0 + 1024 + 1);
-    let index = FreeBlocks::of(&lab.mm.memory.zones()[0].buddy, Order(9)).fragmentation_index(Order(9));
+    let index = lab.mm.memory.zones()[0].free_blocks(Order(9)).fragmentation_index(Order(9));
     let index = u32::try_from(index).unwrap();
     for (extfrag_threshold, expected) in [(index - 1, Suitable::Continue), (index, Suitable::Skipped)] {
         lab.mm.memory.set_extfrag_threshold(extfrag_threshold);
@@ -79,12 +79,7 @@ fn compaction_needs_room_above_low_for_costly_orders_else_min() {
         lab.mm.memory.compaction_suitable(ZoneIndex(0), Order(order), ZoneKind::Movable, Urgency::Normal)
     };
     leave(&mut lab, marks.low.0 + 1024 + 1);
-    assert_eq!(
-        ask(&lab, 9),
-        Suitable::Continue,
-        "all in pieces: {:?}",
-        FreeBlocks::of(&lab.mm.memory.zones()[0].buddy, Order(9))
-    );
+    assert_eq!(ask(&lab, 9), Suitable::Continue, "all in pieces: {:?}", lab.mm.memory.zones()[0].free_blocks(Order(9)));
     leave(&mut lab, marks.low.0 + 1024);
     assert_eq!(ask(&lab, 9), Suitable::Skipped);
     take_large(&mut lab);

@@ -115,7 +115,7 @@ impl Lab {
         let (stays, goes) = (lab.process(), lab.process());
         // But for what the Min mark keeps, tables and VMAs.
         let zone = &lab.mm.memory.zones()[0];
-        let pages = (zone.buddy.free_frames() * 199 / 200 - zone.marks.min.0 - 64) / 2 / run * run;
+        let pages = (zone.free_frames() * 199 / 200 - zone.marks.min.0 - 64) / 2 / run * run;
         let [one, two] = [stays, goes].map(|id| lab.map(id, pages));
         for at in (0..pages).step_by(usize::try_from(run).unwrap()) {
             for (id, range) in [(stays, one), (goes, two)] {
@@ -207,8 +207,8 @@ impl Lab {
 
     /// Free blocks of an order, larger ones counted by their parts.
     pub(super) fn free_blocks(&self, order: u8) -> u64 {
-        let buddy = &self.mm.memory.zones()[0].buddy;
-        (order..=10).map(|at| buddy.area(Order(at)).nr_free() << (at - order)).sum()
+        let zone = &self.mm.memory.zones()[0];
+        (order..=10).map(|at| zone.nr_free(Order(at)) << (at - order)).sum()
     }
 
     pub(super) fn count(&self, event: Event) -> u64 {

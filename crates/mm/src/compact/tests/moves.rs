@@ -55,7 +55,7 @@ fn no_release_moves_huge_pages_to_compact() {
         lab.mm.thp.enabled = ThpEnabled::Never;
         // Base pages all over the zone, every second one of which goes.
         let (stays, goes) = (lab.process(), lab.process());
-        let pages = lab.mm.memory.zones()[0].buddy.free_frames() / 3;
+        let pages = lab.mm.memory.zones()[0].free_frames() / 3;
         let [one, two] = [stays, goes].map(|id| lab.map(id, pages));
         for n in 0..pages {
             lab.write(stays, PageRange::new(one.start.plus(n), 1));

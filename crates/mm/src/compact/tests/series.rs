@@ -156,8 +156,8 @@ fn before_5_14_the_target_search_reads_one_block_per_list() {
         let (mut lab, mut control) = between(Variant { compact_looks_further, ..rules("v5.1") }, end, end);
         lab.mm.zone_compacts[ZoneIndex(0)].init_free = Some(end.plus(1));
         assert_eq!(lab.step(ME, |mm, _, cx| control.fast_isolate_freepages(mm, cx)), None);
-        let buddy = &lab.mm.memory.zones()[0].buddy;
-        let lists = (0..9).filter(|order| !buddy.area(Order(*order)).list(MigrateType::Movable).is_empty());
+        let zone = &lab.mm.memory.zones()[0];
+        let lists = (0..9).filter(|order| !zone.free_list(Order(*order), MigrateType::Movable).is_empty());
         (control.free_scanned, lists.count() as u64)
     };
     let ((one, lists), (more, _)) = (looked(false), looked(true));

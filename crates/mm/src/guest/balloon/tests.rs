@@ -119,7 +119,7 @@ impl Lab {
     }
 
     fn free(&self) -> u64 {
-        self.mm.memory.zone(ZoneIndex(0)).buddy.free_frames()
+        self.mm.memory.zone(ZoneIndex(0)).free_frames()
     }
 }
 

@@ -63,7 +63,7 @@ impl Lab {
     }
 
     fn free(&self) -> u64 {
-        self.mm.memory.zone(ZoneIndex(0)).buddy.free_frames()
+        self.mm.memory.zone(ZoneIndex(0)).free_frames()
     }
 
     fn resident(&self) -> u64 {
@@ -96,9 +96,9 @@ impl Lab {
     }
 
     fn unreported(&self) -> usize {
-        let buddy = &self.mm.memory.zone(ZoneIndex(0)).buddy;
+        let zone = self.mm.memory.zone(ZoneIndex(0));
         let blocks = [Order(9), Order(10)].into_iter().flat_map(|order| {
-            MigrateType::ALL.iter().flat_map(move |list| buddy.blocks_of(&self.mm.memory.frames, order, *list))
+            MigrateType::ALL.iter().flat_map(move |list| zone.blocks_of(&self.mm.memory.frames, order, *list))
         });
         blocks.filter(|pfn| !self.mm.memory.frames.is_reported(*pfn)).count()
     }
@@ -148,8 +148,8 @@ fn what_is_reported_comes_last_where_lists_rotate() {
     for rotates in [false, true] {
         let mut lab = Lab::new(Variant { reporting_rotates: rotates, ..rules() }, Discard::DontNeed);
         lab.pass();
-        let buddy = &lab.mm.memory.zone(ZoneIndex(0)).buddy;
-        let first = buddy.area(Order(10)).list(MigrateType::Movable).first().unwrap();
+        let zone = lab.mm.memory.zone(ZoneIndex(0));
+        let first = zone.free_list(Order(10), MigrateType::Movable).first().unwrap();
         assert_eq!(lab.mm.memory.frames.is_reported(first), !rotates);
     }
 }
@@ -229,6 +229,6 @@ fn a_hole_is_nothing_that_a_host_backs() {
     let machine = MachineSpec { pageblock_order: Order::HUGE, max_order: Order(10), nodes };
     let mut mm = Mm::new(&machine, rules(), &Settings { min_free_kbytes: 4096, ..Settings::default() });
     mm.memory.attach_host(HostSpec { page: Order::HUGE, discard: Discard::DontNeed });
-    let free = mm.memory.zone(ZoneIndex(0)).buddy.free_frames();
+    let free = mm.memory.zone(ZoneIndex(0)).free_frames();
     assert_eq!(mm.memory.host_resident(), Some(present.0 - free), "all that is in use, and nothing else");
 }

@@ -160,7 +160,7 @@ fn a_node_without_room_takes_nothing() {
         let keep = zone.marks.high.0 + HUGE - 1;
         let request = AllocRequest::gfp_highuser_movable(NodeId(1)).this_node();
         let request = AllocRequest { reclaims: false, wakes_kswapd: false, ..request };
-        while world.mm.memory.zones()[1].buddy.free_frames() > keep {
+        while world.mm.memory.zones()[1].free_frames() > keep {
             world.on(ME, 1, |mm, _, cx| mm.memory.alloc(cx, &request)).unwrap();
         }
         assert_eq!(world.migrate(id, range.start, 1), Misplacement::Stays, "{rules}");

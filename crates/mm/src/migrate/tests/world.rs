@@ -237,7 +237,7 @@ impl World {
 
     pub(super) fn free(&self, node: u32) -> u64 {
         let zone = &self.mm.memory.zones()[node as usize];
-        zone.buddy.free_frames() + zone.pcps.iter().map(|pcp| u64::from(pcp.count())).sum::<u64>()
+        zone.free_frames() + zone.cpu_lists().iter().map(|pcp| u64::from(pcp.count())).sum::<u64>()
     }
 
     /// New folios of all CPUs go to their lists.

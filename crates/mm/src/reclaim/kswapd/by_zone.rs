@@ -14,7 +14,7 @@ use memory::{
     lru_kind::LruKind,
     pageblock::ZoneIndex,
     step::{RUN, Step, Wait},
-    suitable::Suitable,
+    suitable::{Suitable, compact_gap},
 };
 use rules::{
     gfp::{Mark, Urgency},
@@ -26,7 +26,7 @@ use super::{Run, SHORT_SLEEP};
 use crate::{
     Mm, Spaces,
     compact::CompactControl,
-    reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl, compact_gap},
+    reclaim::{DEF_PRIORITY, NodeScan, Reclaimer, ScanControl},
 };
 
 /// The highest zone that has LRU lists.

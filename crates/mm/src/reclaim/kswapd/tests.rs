@@ -34,7 +34,7 @@ fn kswapd_wakes_below_low_and_sleeps_after_16_failures() {
     while !mm.memory.has_woken(Daemon::Kswapd) {
         taken.push(at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &request)).unwrap());
     }
-    assert!(mm.memory.zones()[0].buddy.free_frames() <= marks.low.0, "not before the Low mark");
+    assert!(mm.memory.zones()[0].free_frames() <= marks.low.0, "not before the Low mark");
     assert_eq!(mm.memory.take_woken(Daemon::Kswapd), [NodeId(0)]);
     let mut passes = 0;
     let wait = loop {
@@ -86,7 +86,7 @@ fn while_it_reclaims_a_cpu_keeps_four_batches() {
             for pfn in taken.drain(..frames) {
                 at(mm, &mut counters, 1, |mm, cx| mm.memory.free(cx, pfn, Order::BASE));
             }
-            mm.memory.zones()[0].pcps[0].count()
+            mm.memory.zones()[0].cpu_lists()[0].count()
         };
         let before = free(&mut mm, 100);
         at(&mut mm, &mut Counters::default(), 1, |mm, cx| mm.step_kswapd(&mut Spaces::default(), cx, NodeId(0)));
@@ -114,7 +114,7 @@ fn a_partial_fallback_boosts_the_marks_and_wakes_kswapd() {
     let mut mm = Mm::new(&spec, *named("v6.1"), &Settings { min_free_kbytes: 128, ..Settings::default() });
     let (user, kernel) = (AllocRequest::gfp_highuser_movable(NodeId(0)), AllocRequest::gfp_kernel(NodeId(0)));
     // Until less than a pageblock is free, all of it Movable.
-    while mm.memory.zones()[0].buddy.free_frames() > 256 {
+    while mm.memory.zones()[0].free_frames() > 256 {
         at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &user)).unwrap();
     }
     assert_eq!(
@@ -133,10 +133,10 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
     let high = mm.memory.zones()[0].marks.high.0;
     let ceiling = high * 15_000 / 10_000;
     let rules = *mm.memory.variant();
-    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
+    mm.memory.zone_mut(ZoneIndex(0)).set_broken_up(1);
     mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), &rules);
     assert_eq!(mm.memory.zones()[0].boost, 512);
-    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 100;
+    mm.memory.zone_mut(ZoneIndex(0)).set_broken_up(100);
     assert!(mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), &rules));
     assert_eq!(
         (mm.memory.zones()[0].boost, mm.memory.zones()[0].mark(Mark::Low)),
@@ -157,14 +157,14 @@ fn a_boost_has_a_ceiling_and_ends_with_the_run() {
 fn small_zones_and_a_factor_of_0_are_not_boosted() {
     let (mut mm, rules) = (machine(), *named("v6.1"));
     mm.memory.zone_mut(ZoneIndex(0)).managed = 4 * 512 - 1;
-    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
+    mm.memory.zone_mut(ZoneIndex(0)).set_broken_up(1);
     assert!(!mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), &rules));
     assert_eq!(mm.memory.zones()[0].boost, 0);
-    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
+    mm.memory.zone_mut(ZoneIndex(0)).set_broken_up(1);
     mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), named("v5.0"));
     assert_eq!(mm.memory.zones()[0].boost, 512, "before 5.7");
     (mm.memory.zone_mut(ZoneIndex(0)).boost, mm.memory.zone_mut(ZoneIndex(0)).boost_factor) = (0, 0);
-    mm.memory.zone_mut(ZoneIndex(0)).buddy.broken_up = 1;
+    mm.memory.zone_mut(ZoneIndex(0)).set_broken_up(1);
     mm.memory.zone_mut(ZoneIndex(0)).boost_marks(Order(9), named("v5.0"));
     assert_eq!(mm.memory.zones()[0].boost, 0);
 }
@@ -217,10 +217,10 @@ fn who_breaks_up_a_pageblock_wakes_kswapd() {
         let mut mm = Mm::new(&spec, *named(rules), &settings);
         // Between Low and High: nobody else would wake it.
         let user = AllocRequest::gfp_highuser_movable(NodeId(0));
-        while mm.memory.zones()[0].buddy.free_frames() > mm.memory.zones()[0].marks.high.0 {
+        while mm.memory.zones()[0].free_frames() > mm.memory.zones()[0].marks.high.0 {
             at(&mut mm, &mut counters, 0, |mm, cx| mm.memory.alloc(cx, &user)).unwrap();
         }
-        assert!(mm.memory.zones()[0].buddy.free_frames() < 512 && !mm.memory.has_woken(Daemon::Kswapd));
+        assert!(mm.memory.zones()[0].free_frames() < 512 && !mm.memory.has_woken(Daemon::Kswapd));
         at(&mut mm, &mut counters, 1, |mm, cx| mm.memory.alloc(cx, &request)).unwrap();
         assert!(counters.get(Event::SimExtfragFragmenting) > 0, "{rules}");
         assert!(!mm.memory.zones()[0].is_boosted, "{rules}: and nobody wakes it later for that");
@@ -323,14 +323,14 @@ fn fragmented(rules: &str, room: u64) -> Mm {
     let mut cx = Cx::new(CpuId(0), Time(0), &prices, &mut counters);
     let request = AllocRequest::gfp_highuser_movable(NodeId(0));
     let mut taken = Vec::new();
-    while mm.memory.zones()[1].buddy.free_frames() > 2 * mm.memory.zones()[1].marks.high.0 {
+    while mm.memory.zones()[1].free_frames() > 2 * mm.memory.zones()[1].marks.high.0 {
         taken.push(mm.memory.alloc(&mut cx, &request).unwrap());
     }
     for pfn in taken.into_iter().filter(|pfn| pfn.0 % 2 == 0) {
         mm.memory.free(&mut cx, pfn, Order::BASE);
     }
     let dma = mm.memory.zone_mut(DMA);
-    dma.marks.high.0 = dma.buddy.free_frames() - dma.protection[ZoneKind::Normal as usize] - room;
+    dma.marks.high.0 = dma.free_frames() - dma.protection[ZoneKind::Normal as usize] - room;
     mm
 }
 

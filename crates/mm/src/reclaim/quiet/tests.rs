@@ -192,7 +192,7 @@ fn full(rules: &str) -> World {
     world.mm.thp.enabled = ThpEnabled::Never;
     // So few frames are left that there is no huge page and compaction cannot begin: reclaim goes on to the last priority.
     let sum = |of: fn(&ZoneState) -> u64| world.mm.memory.zones().iter().map(of).sum::<u64>();
-    let spare = sum(|zone| zone.buddy.free_frames()) - sum(|zone| zone.mark(Mark::Low));
+    let spare = sum(ZoneState::free_frames) - sum(|zone| zone.mark(Mark::Low));
     assert!(spare > 100, "{rules}: there is more to be filled");
     let base = world.map(SpaceId(1), spare - 100).unwrap();
     world.act(Act::Pin(SpaceId(1), base), &mut || 0);

@@ -100,7 +100,7 @@ fn deferred_huge_pages_are_split_one_by_one_under_pressure() {
     for n in 0..5 {
         space.munmap(&mut mm, &mut cx, PageRange::new(start.plus(n * huge), 100)).unwrap();
     }
-    let free = |mm: &Mm| mm.memory.zones()[0].buddy.free_frames() + u64::from(mm.memory.zones()[0].pcps[0].count());
+    let free = |mm: &Mm| mm.memory.zones()[0].free_frames() + u64::from(mm.memory.zones()[0].cpu_lists()[0].count());
     let before = free(&mm);
     // Half of five is less than all of them.
     assert_eq!((shrink(&mut mm, &mut spaces, &mut counters, 2), mm.deferred_split_count()), (1, 5));

@@ -88,9 +88,9 @@ fn a_half_mapped_huge_page_gives_back_the_other_half() {
     }
     world.unmap(id, PageRange::new(range.start.plus(HUGE), HUGE / 2));
     assert_eq!(world.mm.deferred_split_count(), 1);
-    let free = world.mm.memory.zones()[0].buddy.free_frames() + u64::from(world.mm.memory.zones()[0].pcps[0].count());
+    let free = world.mm.memory.zones()[0].free_frames() + u64::from(world.mm.memory.zones()[0].cpu_lists()[0].count());
     assert_eq!(world.with(|mm, spaces, cx| mm.split_deferred(spaces, cx, heads[1])), Some(256));
-    let now = world.mm.memory.zones()[0].buddy.free_frames() + u64::from(world.mm.memory.zones()[0].pcps[0].count());
+    let now = world.mm.memory.zones()[0].free_frames() + u64::from(world.mm.memory.zones()[0].cpu_lists()[0].count());
     assert_eq!((now - free, world.mm.deferred_split_count()), (256, 0));
     assert_eq!(world.counters.get(Event::ThpSplitPage), 1);
     assert_eq!(world.counters.get(Event::ThpSplitPmd), 1, "munmap split it");

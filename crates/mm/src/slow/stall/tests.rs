@@ -54,13 +54,13 @@ impl Lab {
             mm.memory.drain_all_pages(cx);
             take_all(mm, cx, USER.this_node(), MigrateType::Movable, Order::BASE);
             take_all(mm, cx, kernel, MigrateType::Unmovable, Order(order.0 + 1));
-            while mm.memory.zones()[0].buddy.free_frames() > low - 64 {
+            while mm.memory.zones()[0].free_frames() > low - 64 {
                 mm.memory.alloc(cx, &kernel).unwrap();
             }
             mm.memory.drain_all_pages(cx);
         });
         let marks = self.mm.memory.zones()[0].marks;
-        assert!((marks.min.0 + 64..=marks.low.0).contains(&self.mm.memory.zones()[0].buddy.free_frames()));
+        assert!((marks.min.0 + 64..=marks.low.0).contains(&self.mm.memory.zones()[0].free_frames()));
         assert_eq!(self.count(Event::SimExtfragFragmenting), 0);
         // As if kswapd slept, and nothing had happened yet.
         let _ = self.mm.memory.take_news();
@@ -113,7 +113,7 @@ impl Lab {
 /// Takes all blocks of a type that are as large as this, the largest first.
 fn take_all(mm: &mut Mm, cx: &mut Cx<'_>, request: AllocRequest, list: MigrateType, least: Order) {
     for order in (least.0..=10).rev().map(Order) {
-        while !mm.memory.zones()[0].buddy.area(order).list(list).is_empty() {
+        while !mm.memory.zones()[0].free_list(order, list).is_empty() {
             mm.memory.alloc(cx, &request.of_order(order)).unwrap();
         }
     }
@@ -162,7 +162,7 @@ fn a_stall_boosts_seven_pageblocks_and_sleeps_at_most_20_ms() {
     assert_eq!(lab.signs(), (8, 0, false));
     // Too little is left above marks that are raised so far: on to reclaim.
     let limit = lab.mm.memory.zones()[0].mark(Mark::Min);
-    assert!(lab.mm.memory.zones()[0].buddy.free_frames() < limit);
+    assert!(lab.mm.memory.zones()[0].free_frames() < limit);
     assert_eq!(lab.supply(6), Step::More);
     assert_eq!((lab.count(Event::SimExtfrag), lab.count(Event::FragmentStall)), (0, 0));
 }
@@ -227,7 +227,7 @@ fn who_stalls_does_not_go_to_another_node_before() {
         let low = lab.mm.memory.zones()[1].marks.low.0;
         let other = AllocRequest::gfp_kernel(NodeId(1)).of_order(Order(5)).this_node();
         lab.at(0, |mm, cx| {
-            while mm.memory.zones()[1].buddy.free_frames() > low {
+            while mm.memory.zones()[1].free_frames() > low {
                 mm.memory.alloc(cx, &other).unwrap();
             }
         });

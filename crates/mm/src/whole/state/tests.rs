@@ -125,8 +125,8 @@ fn counts_of(mm: &Mm) -> Vec<ZoneCounts> {
             }
         }
         let orders = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(Order);
-        let of = |list| orders.map(|order| u64::from(zone.buddy.area(order).list(list).len()));
-        let listed = zone.pcps.iter().map(memory::pcp::lists::Pcp::count).collect();
+        let of = |list| orders.map(|order| u64::from(zone.free_list(order, list).len()));
+        let listed = zone.cpu_lists().iter().map(memory::pcp::lists::Pcp::count).collect();
         ZoneCounts { node: zone.node, kind: zone.kind, blocks, free: MigrateType::ALL.map(of), listed }
     };
     mm.memory.zones().iter().enumerate().map(zone).collect()
@@ -250,7 +250,7 @@ fn a_free_run_ends_where_types_do_not_merge() {
     let map = FrameMap { frames, zones: vec![counts] };
     let loaded = load(&map, 1);
     let zone = &loaded.mm.memory.zones()[0];
-    let high_atomic = zone.buddy.area(Order(9)).list(MigrateType::HighAtomic);
+    let high_atomic = zone.free_list(Order(9), MigrateType::HighAtomic);
     assert_eq!((high_atomic.len(), zone.high_atomic), (1, 512));
     let block = high_atomic.first().unwrap();
     assert_eq!(loaded.mm.memory.frames.blocks.migrate_type(block), MigrateType::HighAtomic);

@@ -51,7 +51,7 @@ impl World {
     }
 
     fn free(&self, zone: ZoneIndex) -> u64 {
-        self.mm.memory.zone(zone).buddy.free_frames()
+        self.mm.memory.zone(zone).free_frames()
     }
 
     /// The kernel takes a zone's frames except `most` of them.
@@ -141,9 +141,9 @@ fn a_large_order_balances_a_quarter_of_the_node() {
     assert!(!world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)));
     assert!(world.mm.node_balanced(NodeId(0), wish(3, ZoneKind::Normal)), "Dma32 is half of it");
     assert!(world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Dma32)));
-    world.mm.memory.zone_mut(NORMAL).buddy.scanned = 6 * 100;
+    world.mm.memory.zone_mut(NORMAL).set_scanned(6 * 100);
     assert!(world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)), "all of it was looked at six times");
-    world.mm.memory.zone_mut(NORMAL).buddy.scanned = 6 * 100 - 1;
+    world.mm.memory.zone_mut(NORMAL).set_scanned(6 * 100 - 1);
     assert!(!world.mm.node_balanced(NodeId(0), wish(0, ZoneKind::Normal)));
 }
 
@@ -151,7 +151,7 @@ fn a_large_order_balances_a_quarter_of_the_node() {
 fn a_frame_that_comes_free_is_a_reason_to_look_again() {
     let mut world = World::new("v4.1");
     world.read(100);
-    world.mm.memory.zone_mut(NORMAL).buddy.scanned = 1000;
+    world.mm.memory.zone_mut(NORMAL).set_scanned(1000);
     assert!(!world.mm.is_reclaimable(NORMAL));
     let request = AllocRequest::gfp_kernel(NodeId(0)).of_order(Order(1));
     let pfn = world.at(|mm, _, cx| mm.memory.alloc(cx, &request)).unwrap();
@@ -277,7 +277,7 @@ fn nobody_waits_for_room_in_zones_that_are_given_up() {
         for zone in [NORMAL, DMA32] {
             world.take_all_but(zone, 10);
         }
-        world.mm.memory.zone_mut(NORMAL).buddy.scanned = looked_at;
+        world.mm.memory.zone_mut(NORMAL).set_scanned(looked_at);
         let mut direct = DirectReclaim::new(AllocRequest::gfp_highuser_movable(NodeId(0)));
         let step = world.at(|mm, spaces, cx| direct.step(mm, spaces, cx));
         (matches!(step, Step::Block(Wait::Until(_))), world.count(Event::PgscanDirectThrottle))
