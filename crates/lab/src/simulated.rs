@@ -18,10 +18,10 @@ use rules::{
     zone::{MachineView, Settings, ZoneKind},
 };
 use units::{
-    Bytes, BytesPerSecond, CpuId, Frames, Order, Pfn, Picos,
+    Bytes, BytesPerSecond, CpuId, Frames, Order, PageAllocator, Pfn, Picos,
     setting::{
-        self, DEFLATE_ON_OOM, NUMA_BALANCING, NUMA_SCAN_PERIOD_RESET, NUMA_SETTLE_COUNT, REPORTING, REPORTING_ORDER,
-        SLAB_ALLOCATOR,
+        self, DEFLATE_ON_OOM, NUMA_BALANCING, NUMA_SCAN_PERIOD_RESET, NUMA_SETTLE_COUNT, PCP_FRACTION,
+        PCP_HIGH_FRACTION, REPORTING, REPORTING_ORDER, SHUFFLE, SLAB_ALLOCATOR,
     },
 };
 use workloads::Workload;
@@ -113,9 +113,33 @@ pub fn check_settings(settings: &[(String, String)], variant: &Variant) -> Resul
             release(DEFLATE_ON_OOM)
         ));
     }
+    check_allocator(settings, variant)?;
     match settings.iter().find(|(name, _)| setting::find(name).is_none_or(|setting| setting.sim == setting::Sim::No)) {
         Some((name, _)) => {
             Err(format!("{name}: the simulator does not model it yet (it models {})", modelled().join(", ")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses settings of what Linux's page allocator alone has, where the rules have another.
+fn check_allocator(settings: &[(String, String)], variant: &Variant) -> Result<(), String> {
+    if variant.allocator == PageAllocator::Linux {
+        return Ok(());
+    }
+    let lacks = |name: &str, value: &str| match name {
+        REPORTING if value == "on" => Some("does not report free blocks"),
+        SHUFFLE if value == "Y" => Some("has no free lists to shuffle"),
+        "vm.compaction_proactiveness" if value != "0" => Some("is not compacted"),
+        "vm.extfrag_threshold" => Some("is not compacted"),
+        PCP_FRACTION | PCP_HIGH_FRACTION if value != "0" => Some("has no lists of CPUs"),
+        "vm.watermark_boost_factor" if value != "0" => Some("has no migrate types, so that nothing raises marks"),
+        _ => None,
+    };
+    let refused = settings.iter().find_map(|(name, value)| lacks(name, value).map(|why| (name, value, why)));
+    match refused {
+        Some((name, value, why)) => {
+            Err(format!("{name}={value}: these rules have allocator = \"{}\", which {why}", variant.allocator.name()))
         }
         None => Ok(()),
     }
@@ -291,12 +315,30 @@ pub fn fit_disk(machine: &Machine, workload: &Workload, disk: DiskSpec) -> DiskS
     if has_size || files == Bytes(0) { disk } else { DiskSpec { size: linux::disk::Disk::size_for(files), ..disk } }
 }
 
+/// Refuses a start from memory that was laid out in blocks of Linux's page allocator, where the rules have another.
+pub(crate) fn check_state(state: Option<&str>, variant: &Variant) -> Result<(), String> {
+    match state.filter(|_| variant.allocator != PageAllocator::Linux) {
+        Some(state) => Err(format!(
+            "state {state}: memory in blocks of Linux's page allocator, and these rules have allocator = \"{}\"",
+            variant.allocator.name()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Everything that the simulator needs to know.
 pub fn config(machine: &Machine, variant: &Variant, cap: Bytes, seed: u64) -> Result<sim::Config, String> {
     let spec = spec(machine)?;
     let settings = settings(machine, &spec.view(), variant)?;
     let cpus = machine.cpus().len();
     let (host, reporting) = as_guest(machine, &settings)?;
+    if host.is_some() && variant.allocator != PageAllocator::Linux {
+        return Err(format!(
+            "machine {}: a guest's pages are backed block by block, and allocator = {:?} has no blocks",
+            machine.name,
+            variant.allocator.name()
+        ));
+    }
     let of = |name: &str| value(machine, name);
     let is_small = thp::is_small(&spec.view());
     let thp_enabled = match of(setting::THP_ENABLED) {

@@ -43,6 +43,8 @@ impl FreeArea {
 pub struct Buddy {
     areas: [FreeArea; ORDERS],
     free: u64,
+    /// Another allocator has the zone's free frames: here they are only counted.
+    pub(crate) counts_for_another: bool,
     max_order: Order,
     /// The zone's lock.
     lock: SpinLock,
@@ -66,6 +68,7 @@ impl Buddy {
         Self {
             areas: [FreeArea::default(); ORDERS],
             free: 0,
+            counts_for_another: false,
             max_order,
             lock: SpinLock::default(),
             broken_up: 0,
@@ -75,6 +78,11 @@ impl Buddy {
             notify_from: None,
             shuffle: None,
         }
+    }
+
+    /// Takes over the number of free frames of the allocator that has them.
+    pub(crate) fn count_for_another(&mut self, free: u64) {
+        self.free = free;
     }
 
     /// Frames on all free lists of the zone (`NR_FREE_PAGES`).

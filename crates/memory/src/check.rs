@@ -13,6 +13,7 @@ use crate::{
     buddy::types_merge,
     frame::{Frame, NIL},
     list::List,
+    llfree::LlFree,
     pageblock::{MigrateType, ZoneIndex},
     pcp::stack::Stack,
     zone_state::ZoneState,
@@ -79,6 +80,9 @@ impl<'a> Walk<'a> {
     pub fn zone_lists(&mut self) -> Result<(), Broken> {
         for (index, zone) in self.memory.zones.iter().enumerate() {
             let index = ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them"));
+            if let Some(all) = &zone.llfree {
+                all.check().or_else(|what| broken(None, || format!("LLFree of {}: {what}", name(zone))))?;
+            }
             self.free_lists(index, zone)?;
             self.pcp_lists(index, zone)?;
         }
@@ -206,6 +210,10 @@ impl Walk<'_> {
             match frame {
                 Frame::Interior | Frame::Tail { .. } => broken(Some(at), || format!("{frame:?} of no block"))?,
                 Frame::Reserved => ensure(frames.raw_links(at) == 0, Some(at), || "reserved, but linked".to_owned())?,
+                Frame::Free { .. } if self.is_llfree(at) => {
+                    ensure(self.is_free_there(at), Some(at), || format!("{frame:?}, but LLFree has it in use"))?;
+                    count(&mut self.free, frames.blocks.zone(at), at, 1)?;
+                }
                 Frame::Free { .. } => {
                     ensure(listed, Some(at), || format!("{frame:?}, but on no list"))?;
                     count(&mut self.free, frames.blocks.zone(at), at, order.frames())?;
@@ -287,6 +295,18 @@ fn count(counts: &mut [u64], zone: Option<ZoneIndex>, pfn: Pfn, frames: u32) -> 
 }
 
 impl Walk<'_> {
+    fn llfree_of(&self, pfn: Pfn) -> Option<&LlFree> {
+        self.memory.frames.blocks.zone(pfn).and_then(|zone| self.memory.zones[zone].llfree.as_deref())
+    }
+
+    fn is_llfree(&self, pfn: Pfn) -> bool {
+        self.llfree_of(pfn).is_some()
+    }
+
+    fn is_free_there(&self, pfn: Pfn) -> bool {
+        self.llfree_of(pfn).is_some_and(|all| all.is_free(pfn))
+    }
+
     fn has_unmerged(&self, pfn: Pfn) -> bool {
         self.memory.frames.blocks.zone(pfn).is_some_and(|zone| self.memory.zones[zone].has_unmerged)
     }

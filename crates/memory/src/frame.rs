@@ -4,6 +4,7 @@
 
 mod contents;
 mod damage;
+mod loose;
 mod scan;
 mod touched;
 mod word;

@@ -81,6 +81,7 @@ pub mod step;
 pub mod suitable;
 pub mod tlb;
 pub mod watermark;
+mod zone_llfree;
 pub mod zone_state;
 
 use rules::{
@@ -185,6 +186,7 @@ impl Memory {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
                 let mut zone = ZoneState::new(spec, figures, machine.max_order, &cpu_nodes);
+                zone.choose_allocator(&variant);
                 zone.boost_factor = settings.watermark_boost_factor;
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 zones.push(zone);

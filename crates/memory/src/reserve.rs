@@ -35,10 +35,10 @@ impl ZoneState {
     pub(crate) fn setup_migrate_reserve(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, rules: &Variant) {
         let size = frames.blocks.order().frames();
         let wanted = match rules.last_resort {
-            LastResort::Reserve | LastResort::ReserveMisplaced => {
+            LastResort::Reserve | LastResort::ReserveMisplaced if !self.is_llfree() => {
                 self.marks.min.0.div_ceil(size.into()).min(RESERVE_BLOCKS_MAX)
             }
-            LastResort::Nothing => 0,
+            _ => 0,
         };
         let wanted = u32::try_from(wanted).expect("at most two");
         let before = std::mem::replace(&mut self.reserve_blocks, wanted);
@@ -72,7 +72,7 @@ impl ZoneState {
     pub(crate) fn reserve_high_atomic(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, pfn: Pfn, rules: &Variant) {
         let size = u64::from(frames.blocks.order().frames());
         let most = self.managed / HIGH_ATOMIC_PART + size;
-        if rules.high_atomic == HighAtomic::Nothing || self.high_atomic >= most {
+        if rules.high_atomic == HighAtomic::Nothing || self.is_llfree() || self.high_atomic >= most {
             return;
         }
         self.buddy.lock(cx);

@@ -117,7 +117,7 @@ impl Memory {
         if state.is_ok(order, mark, highest, urgency, rules) {
             return Suitable::Success;
         }
-        if !state.has_room(order, highest, 0, rules.compact_mark) {
+        if state.is_llfree() || !state.has_room(order, highest, 0, rules.compact_mark) {
             return Suitable::Skipped;
         }
         if order > COSTLY || rules.compact_mark == CompactMark::Low {

@@ -151,7 +151,7 @@ pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, urgency: Urgenc
     let spared = u64::from(order.frames() - 1);
     let mark = urgency.lowered(mark);
     buddy.free_frames() > spared + mark + keeps
-        && (order == Order::BASE || has_order(buddy, order, mark, urgency, rules))
+        && (order == Order::BASE || buddy.counts_for_another || has_order(buddy, order, mark, urgency, rules))
 }
 
 /// Whether the mark would hold with `more` frames free, as single ones.
@@ -167,7 +167,7 @@ pub fn could_be_ok(
     let spared = u64::from(order.frames() - 1);
     let mark = urgency.lowered(mark);
     buddy.free_frames() + more > spared + mark + keeps
-        && (order == Order::BASE || has_order(buddy, order, mark, urgency, rules))
+        && (order == Order::BASE || buddy.counts_for_another || has_order(buddy, order, mark, urgency, rules))
 }
 
 /// The part of `__zone_watermark_ok` that looks for a free block of the order.

@@ -17,6 +17,7 @@ use crate::{
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
+    llfree::LlFree,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
     watermark::{self, Marks},
@@ -65,6 +66,8 @@ pub struct ZoneState {
     pub reclaim: ZoneReclaim,
     /// The zone's free blocks.
     pub(crate) buddy: Buddy,
+    /// The allocator of the zone's frames, where a rule has another than Linux's: then `buddy` and `pcps` stay empty.
+    pub(crate) llfree: Option<Box<LlFree>>,
     /// Each CPU's lists, by CPU number.
     pub(crate) pcps: Vec<Pcp>,
 }
@@ -109,6 +112,7 @@ impl ZoneState {
             fair: FairShare::default(),
             reclaim: ZoneReclaim::default(),
             buddy: Buddy::new(max_order),
+            llfree: None,
             pcps: cpu_nodes.iter().map(|node| Pcp::new(figures.pcp, *node == figures.node)).collect(),
         };
         zone.set_figures(figures);
@@ -148,6 +152,9 @@ impl ZoneState {
             return;
         }
         frames.reserve_edges(start, end, zone);
+        if self.is_llfree() {
+            return self.release_to_llfree(frames, start, end);
+        }
         let mut at = start;
         // Bounded by the zone: each block has at least one frame.
         while at < end {
@@ -219,6 +226,9 @@ impl ZoneState {
         urgency: Urgency,
         rules: &Variant,
     ) -> Option<Pfn> {
+        if self.is_llfree() {
+            return self.take_from_llfree(frames, cx, want.order);
+        }
         let cpu = cx.cpu();
         let may_use_reserve = urgency.is_harder() && want.order > Order::BASE;
         if holds(rules.pcp_lists, want.order, frames.blocks.order()) {
@@ -286,6 +296,9 @@ impl ZoneState {
         (list, end): (MigrateType, ListEnd),
         rules: &Variant,
     ) {
+        if self.is_llfree() {
+            return self.give_to_llfree(frames, cx, block);
+        }
         let cpu: CpuId = cx.cpu();
         if holds(rules.pcp_lists, block.order, frames.blocks.order()) && list != MigrateType::Isolate {
             let pcp = &mut self.pcps[cpu.0 as usize];

@@ -16,7 +16,7 @@ mod tests;
 mod words;
 
 use serde::Serialize;
-use units::Bytes;
+use units::{Bytes, PageAllocator};
 
 use self::rule::{Value, Whole, rules};
 pub use self::{
@@ -56,6 +56,10 @@ rules! {
     fair_zones: bool,
     /// A request that may not wait but wakes kswapd may use a quarter of the Min mark (`ALLOC_HARDER`).
     nowait_is_harder: bool,
+
+    ["Another page allocator"]
+    /// Allocator of the frames of every zone: Linux's, or LLFree, which no release has and which cannot compact or report.
+    allocator: PageAllocator => AtBoot,
 
     ["Watermarks that are raised for a while"]
     /// Fallbacks that break up a pageblock and so raise the zone's watermarks (`boost_watermark`).

@@ -42,3 +42,32 @@ fn mistakes_name_the_parameter_and_what_it_takes() {
     }
     assert!(room.run(&["list", "workloads"]).expect(0).stdout.contains("llfree-frag"));
 }
+
+const RULES: &str = "about = '6.1 on LLFree'\nparent = 'v6.1'\n[rules]\nallocator = 'llfree'\n";
+
+#[test]
+fn ordinary_workloads_run_on_llfree_beside_linux() {
+    let room = Room::new();
+    let mine = room.give("llfree.toml", RULES);
+    let both = ["--target", "sim", "--variant", "v6.1", "--variant", &mine, "-o", "result"];
+    let run = ["run", "fault-storm", "--set", "size=64MiB", "--set", "iterations=5", "--set", "page=base,huge"];
+    let text = room.run(&words(&[&run, &both])).expect(0).stdout;
+    assert!(text.contains("llfree"), "{text}");
+    let cells = report::cells(document::whole_records(&room.here().join("result")));
+    let compacted = |cell: &report::Cell| format!("{:?}", cell.measured).contains("compact_stall");
+    assert!(!cells.is_empty() && !cells.iter().any(|cell| compacted(cell) && cell.key.variant == "llfree"));
+}
+
+#[test]
+fn what_llfree_cannot_have_is_refused_before_anything_runs() {
+    let room = Room::new();
+    let mine = room.give("llfree.toml", RULES);
+    let run = ["run", "fault-storm", "--target", "sim", "--variant", &mine, "-o", "result"];
+    for (set, expected) in [
+        ("vm.compaction_proactiveness=20", "which is not compacted"),
+        ("vm.percpu_pagelist_high_fraction=8", "which has no lists of CPUs"),
+        ("vm.watermark_boost_factor=15000", "which has no migrate types"),
+    ] {
+        room.run(&words(&[&run, &["--set", set]])).expect(2).says(&[set, "allocator = \"llfree\"", expected]);
+    }
+}

@@ -137,6 +137,9 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
             check(&machine_set).map_err(|problem| Refusal::Mistake(UsageError::new(problem)))?;
             let can_start = simulated::check_start(&machine_set, &variant.rules);
             can_start.map_err(|problem| Refusal::Mistake(UsageError::new(problem)))?;
+            let laid_out = (start != Start::Fresh).then(|| start.name());
+            simulated::check_state(laid_out.as_deref(), &variant.rules)
+                .map_err(|problem| Refusal::Mistake(UsageError::new(problem)))?;
             // What means to fill memory does not fit by design.
             let room = simulated::room(&machine_set, &variant.rules).ok().filter(|_| !self.presses());
             let place =

@@ -52,6 +52,8 @@ pub struct Pcp {
     high_at_rest: u32,
     /// kswapd reclaims for the zone (`ZONE_RECLAIM_ACTIVE`).
     yields: bool,
+    /// The lists stay empty: another allocator has the zone's frames.
+    keeps_nothing: bool,
 }
 
 const _: () = assert!(offset_of!(Pcp, lists) + (MigrateType::Movable as usize + 1) * size_of::<Stack>() <= 64);
@@ -109,7 +111,8 @@ impl Pcp {
         let locality = if is_local { Event::NumaLocal } else { Event::NumaOther };
         let (count, batch, high, free_factor) = (0, 0, 0, 0);
         let (lists, high_at_rest, yields) = (Default::default(), 0, false);
-        let mut pcp = Self { count, batch, high, free_factor, locality, lists, high_at_rest, yields };
+        let keeps_nothing = false;
+        let mut pcp = Self { count, batch, high, free_factor, locality, lists, high_at_rest, yields, keeps_nothing };
         pcp.set_limits(limits);
         pcp
     }
@@ -125,12 +128,24 @@ impl Pcp {
         self.set_yields(self.yields);
     }
 
+    /// The lists stay empty, whatever the settings: another allocator has the zone's frames.
+    pub(crate) fn never_keep(&mut self) {
+        self.keeps_nothing = true;
+        self.set_yields(self.yields);
+    }
+
     /// Lowers `high` while kswapd reclaims the zone: the CPU keeps few frames and gives back the others as it frees
     /// (`nr_pcp_high`).
     pub(crate) fn set_yields(&mut self, yields: bool) {
         self.yields = yields;
         let least = self.batch.saturating_mul(BATCHES_IN_RECLAIM);
-        self.high = if yields { self.high_at_rest.min(least) } else { self.high_at_rest };
+        self.high = if self.keeps_nothing {
+            0
+        } else if yields {
+            self.high_at_rest.min(least)
+        } else {
+            self.high_at_rest
+        };
     }
 
     /// Frames on all lists.

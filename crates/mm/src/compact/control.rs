@@ -332,6 +332,10 @@ impl CompactControl {
     }
 
     fn begin(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
+        if mm.memory.zone(self.zone).is_llfree() {
+            // Without lists of free blocks there is nothing for the free scanner to take.
+            return Next::Done(CompactResult::Skipped);
+        }
         if let Some(order) = self.order {
             match mm.memory.is_suitable_for(self.zone, order, self.highest, self.urgency) {
                 Suitable::Skipped => return Next::Done(CompactResult::Skipped),

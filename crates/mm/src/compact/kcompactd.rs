@@ -17,7 +17,7 @@ use rules::{
     gfp::Urgency,
     zone::{Settings, ZoneKind},
 };
-use units::{NodeId, Order, Picos};
+use units::{NodeId, Order, PageAllocator, Picos};
 
 use crate::{
     Mm, Spaces,
@@ -107,7 +107,9 @@ impl Mm {
 
     /// Whether kcompactd checks its node's score from time to time.
     pub fn is_proactive(&self) -> bool {
-        self.memory.variant().kcompactd && self.memory.variant().compact_proactive && self.compaction.proactiveness > 0
+        let rules = self.memory.variant();
+        let compacts = rules.kcompactd && rules.compact_proactive && rules.allocator == PageAllocator::Linux;
+        compacts && self.compaction.proactiveness > 0
     }
 
     /// Whether a node's kcompactd has no work, so that it sleeps until it is woken or its timer fires.

@@ -1,7 +1,7 @@
 //! Linux: none; how variant files write the values of rules.
 //! Differs: a word for each value of an enum; switches, numbers and sizes as they are.
 
-use units::Bytes;
+use units::{Bytes, PageAllocator};
 
 use super::{
     BalloonDeflates, CollapseTarget, CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactStall,
@@ -68,6 +68,10 @@ macro_rules! words {
 }
 
 words! {
+    PageAllocator {
+        Linux = "linux",
+        Llfree = "llfree",
+    }
     NumaFilter {
         Twice = "twice",
         ActiveNodes = "active-nodes",
