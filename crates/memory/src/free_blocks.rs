@@ -38,7 +38,10 @@ impl ZoneState {
     /// Free blocks of an order (`nr_free`).
     #[inline]
     pub fn nr_free(&self, order: Order) -> u64 {
-        self.buddy.area(order).nr_free()
+        match &self.llfree {
+            None => self.buddy.area(order).nr_free(),
+            Some(all) => all.free_blocks_of(order),
+        }
     }
 
     /// The free blocks of an order and a type.
@@ -48,7 +51,10 @@ impl ZoneState {
 
     /// Free memory as a request of some order sees it.
     pub fn free_blocks(&self, order: Order) -> FreeBlocks {
-        FreeBlocks::of(&self.buddy, order)
+        match &self.llfree {
+            None => FreeBlocks::of(&self.buddy, order),
+            Some(all) => FreeBlocks::counted((0..).map(Order).zip(all.free_blocks()), order),
+        }
     }
 
     /// The lists of each CPU, by CPU number.

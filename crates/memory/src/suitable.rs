@@ -42,9 +42,14 @@ pub struct FreeBlocks {
 impl FreeBlocks {
     /// Counts them.
     pub fn of(buddy: &Buddy, order: Order) -> Self {
+        let orders = (0..=buddy.max_order().0).map(Order);
+        Self::counted(orders.map(|at| (at, buddy.area(at).nr_free())), order)
+    }
+
+    /// Adds up the free blocks of each order.
+    pub(crate) fn counted(free: impl Iterator<Item = (Order, u64)>, order: Order) -> Self {
         let mut counts = Self::default();
-        for at in (0..=buddy.max_order().0).map(Order) {
-            let blocks = buddy.area(at).nr_free();
+        for (at, blocks) in free {
             counts.blocks += blocks;
             counts.frames += blocks << at.0;
             if at >= order {
