@@ -4,8 +4,8 @@
 
 use report::Key;
 use workloads::{
-    Conditions, ParamInfo, WORKLOADS, Workload, WorkloadInfo, fault_storm, fragmented_fault, shared_params, thpscale,
-    thpscale_2015, vm_larger_than_a_node,
+    Conditions, ParamInfo, WORKLOADS, Workload, WorkloadInfo, fault_storm, fragmented_fault, thpscale, thpscale_2015,
+    vm_larger_than_a_node,
 };
 
 use crate::source::unknown;
@@ -134,7 +134,7 @@ impl Offered {
                 }
             }
         }
-        for info in shared_params(default.name, default.params) {
+        for info in default.shared_params() {
             params.push(OfferedParam { info, only: None });
         }
         params
@@ -191,7 +191,7 @@ impl Offered {
 /// Whether a program has a parameter of this name.
 pub(crate) fn has(program: &WorkloadInfo, param: &str) -> bool {
     program.params.iter().any(|known| known.name == param)
-        || shared_params(program.name, program.params).iter().any(|known| known.name == param)
+        || program.shared_params().iter().any(|known| known.name == param)
 }
 
 /// The parameters among `names` that the program of a cell has, for messages.

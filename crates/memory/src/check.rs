@@ -16,6 +16,7 @@ use crate::{
     llfree::LlFree,
     pageblock::{MigrateType, ZoneIndex},
     pcp::stack::Stack,
+    zone_llfree::ZoneLlFree,
     zone_state::ZoneState,
 };
 
@@ -81,7 +82,7 @@ impl<'a> Walk<'a> {
         for (index, zone) in self.memory.zones.iter().enumerate() {
             let index = ZoneIndex(u16::try_from(index).expect("fewer zones than numbers for them"));
             if let Some(all) = &zone.llfree {
-                all.check().or_else(|what| broken(None, || format!("LLFree of {}: {what}", name(zone))))?;
+                all.allocator().check().or_else(|what| broken(None, || format!("LLFree of {}: {what}", name(zone))))?;
             }
             self.free_lists(index, zone)?;
             self.pcp_lists(index, zone)?;
@@ -296,7 +297,12 @@ fn count(counts: &mut [u64], zone: Option<ZoneIndex>, pfn: Pfn, frames: u32) -> 
 
 impl Walk<'_> {
     fn llfree_of(&self, pfn: Pfn) -> Option<&LlFree> {
-        self.memory.frames.blocks.zone(pfn).and_then(|zone| self.memory.zones[zone].llfree.as_deref())
+        self.memory
+            .frames
+            .blocks
+            .zone(pfn)
+            .and_then(|zone| self.memory.zones[zone].llfree.as_deref())
+            .map(ZoneLlFree::allocator)
     }
 
     fn is_llfree(&self, pfn: Pfn) -> bool {

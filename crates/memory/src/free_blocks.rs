@@ -40,7 +40,7 @@ impl ZoneState {
     pub fn nr_free(&self, order: Order) -> u64 {
         match &self.llfree {
             None => self.buddy.area(order).nr_free(),
-            Some(all) => all.free_blocks_of(order),
+            Some(all) => all.allocator().free_blocks_of(order),
         }
     }
 
@@ -53,7 +53,7 @@ impl ZoneState {
     pub fn free_blocks(&self, order: Order) -> FreeBlocks {
         match &self.llfree {
             None => FreeBlocks::of(&self.buddy, order),
-            Some(all) => FreeBlocks::counted((0..).map(Order).zip(all.free_blocks()), order),
+            Some(all) => FreeBlocks::counted((0..).map(Order).zip(all.allocator().free_blocks()), order),
         }
     }
 

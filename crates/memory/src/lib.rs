@@ -20,7 +20,7 @@
 //! | `mm/page_alloc.c` | `pcp.rs`, `pcp/` | tuning of `high` and batch at run time, CPU hotplug |
 //! | `mm/page_alloc.c` | `node.rs`, `per_node.rs`, `per_zone.rs` | hotplug |
 //! | `mm/page_alloc.c` | `watermark.rs` | `totalreserve_pages`; the boost is in `zone_state.rs` |
-//! | (none: LLFree) | `llfree.rs`, `llfree/`, `frame_churn.rs` | persistence |
+//! | (none: LLFree) | `llfree.rs`, `llfree/`, `zone_llfree.rs`, `frame_churn.rs` | persistence |
 //! | `mm/page_alloc.c` | `frame_allocator.rs`, `frame_allocator/` | |
 //! | `arch/x86/mm/tlb.c` | `primitive.rs`, `tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs` | the queue |
@@ -90,7 +90,7 @@ use rules::{
     zone::{MachineView, Settings, ZoneKind},
 };
 use serde::{Deserialize, Serialize};
-use units::{CpuId, Frames, NodeId, Order, Pfn, Picos, Time};
+use units::{CpuId, Frames, NodeId, Order, PageAllocator, Pfn, Picos, Time};
 
 use self::{
     bandwidth::Bandwidth,
@@ -186,7 +186,9 @@ impl Memory {
                 let figures = figures.iter().find(|f| f.node == node.id && f.kind == spec.kind);
                 let figures = figures.expect("there are figures for every zone");
                 let mut zone = ZoneState::new(spec, figures, machine.max_order, &cpu_nodes);
-                zone.choose_allocator(&variant);
+                if variant.allocator == PageAllocator::Llfree {
+                    zone.hand_to_llfree();
+                }
                 zone.boost_factor = settings.watermark_boost_factor;
                 zone.can_spread = spec.kind == ZoneKind::Normal && machine.has_below_normal(node);
                 zones.push(zone);

@@ -82,7 +82,7 @@ impl FreeBlocks {
 impl ZoneState {
     /// Would as many free frames be above the Low mark, beside what others keep?
     pub fn has_above_low(&self, frames: u64, highest: ZoneKind) -> bool {
-        self.free_frames() > self.mark(Mark::Low) + self.keeps(highest, Urgency::Normal) + frames
+        self.buddy.free_frames() > self.mark(Mark::Low) + self.keeps(highest, Urgency::Normal) + frames
     }
 
     /// Is there enough room to move pages around in, beside what a mark, raised as it is, and others keep
@@ -93,7 +93,7 @@ impl ZoneState {
             CompactMark::Low | CompactMark::ByOrder => self.mark(Mark::Low),
         };
         let keeps = self.keeps(highest, Urgency::Normal);
-        self.free_frames() + free_too > mark + compact_gap(order) + keeps
+        self.buddy.free_frames() + free_too > mark + compact_gap(order) + keeps
     }
 }
 

@@ -4,53 +4,59 @@
 //! The zone's `buddy` counts the free frames, so that watermarks are asked as ever; of blocks of more than one frame a watermark
 //! says nothing, as LLFree has no lists: whether there is one shows when a request takes it.
 
-use rules::variant::Variant;
-use units::{Order, PageAllocator, Pfn};
+use units::{Order, Pfn};
 
-use crate::{buddy::Block, cx::Cx, frame::FrameTable, llfree::LlFree, zone_state::ZoneState};
+use crate::{
+    buddy::{Block, Buddy},
+    cx::Cx,
+    frame::FrameTable,
+    llfree::LlFree,
+};
 
-impl ZoneState {
-    /// Whether the zone's frames are LLFree's.
-    #[inline]
-    pub fn is_llfree(&self) -> bool {
-        self.llfree.is_some()
+/// LLFree has the frames of a zone; the zone's `buddy` counts those that are free.
+#[derive(Clone, Debug)]
+pub(crate) struct ZoneLlFree(LlFree);
+
+impl ZoneLlFree {
+    /// An allocator for the frames of a zone, of which none is free yet.
+    pub(crate) fn new(start: Pfn, end: Pfn, cpus: u32, buddy: &mut Buddy) -> Self {
+        buddy.counts_for_another = true;
+        Self(LlFree::new(start, end, cpus))
     }
 
-    /// Hands the zone over to LLFree before it gets its frames, if the rules say so.
-    pub(crate) fn choose_allocator(&mut self, rules: &Variant) {
-        if rules.allocator == PageAllocator::Llfree {
-            let cpus = u32::try_from(self.pcps.len()).expect("fewer than 2^32 CPUs");
-            self.llfree = Some(Box::new(LlFree::new(self.start, self.end, cpus)));
-            self.buddy.counts_for_another = true;
-            self.pcps.iter_mut().for_each(|pcp| pcp.never_keep());
-        }
+    /// The allocator, to be looked at.
+    pub(crate) fn allocator(&self) -> &LlFree {
+        &self.0
     }
 
-    /// Gives LLFree the zone's managed frames at boot.
-    pub(crate) fn release_to_llfree(&mut self, frames: &mut FrameTable, start: Pfn, end: Pfn) {
-        let all = self.llfree.as_mut().expect("the zone is LLFree's");
-        all.release(start, end);
-        self.buddy.count_for_another(all.free_frames());
+    /// Frees the zone's managed frames at boot.
+    pub(crate) fn release(&mut self, buddy: &mut Buddy, frames: &mut FrameTable, start: Pfn, end: Pfn) {
+        self.0.release(start, end);
+        buddy.count_for_another(self.0.free_frames());
         for pfn in (start.0..end.0).map(Pfn) {
             frames.free_each(pfn, Order::BASE);
         }
     }
 
-    /// Takes a block from LLFree.
-    pub(crate) fn take_from_llfree(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, order: Order) -> Option<Pfn> {
-        let all = self.llfree.as_mut().expect("the zone is LLFree's");
-        let pfn = all.alloc(cx, order)?;
-        self.buddy.count_for_another(all.free_frames());
+    /// Takes a block.
+    pub(crate) fn take(
+        &mut self,
+        buddy: &mut Buddy,
+        frames: &mut FrameTable,
+        cx: &mut Cx<'_>,
+        order: Order,
+    ) -> Option<Pfn> {
+        let pfn = self.0.alloc(cx, order)?;
+        buddy.count_for_another(self.0.free_frames());
         frames.take_each(pfn, order);
         Some(pfn)
     }
 
-    /// Gives a block back to LLFree.
-    pub(crate) fn give_to_llfree(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, block: Block) {
-        let all = self.llfree.as_mut().expect("the zone is LLFree's");
-        all.free(cx, block.pfn, block.order);
-        self.buddy.count_for_another(all.free_frames());
-        self.buddy.scanned = 0;
+    /// Frees a block.
+    pub(crate) fn free(&mut self, buddy: &mut Buddy, frames: &mut FrameTable, cx: &mut Cx<'_>, block: Block) {
+        self.0.free(cx, block.pfn, block.order);
+        buddy.count_for_another(self.0.free_frames());
+        buddy.scanned = 0;
         frames.free_each(block.pfn, block.order);
     }
 }

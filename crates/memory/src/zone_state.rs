@@ -17,10 +17,10 @@ use crate::{
     event::Event,
     fallback::Want,
     frame::{Frame, FrameTable},
-    llfree::LlFree,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
     watermark::{self, Marks},
+    zone_llfree::ZoneLlFree,
 };
 
 /// A zone with memory, as it runs (`struct zone`).
@@ -67,7 +67,7 @@ pub struct ZoneState {
     /// The zone's free blocks.
     pub(crate) buddy: Buddy,
     /// The allocator of the zone's frames, where a rule has another than Linux's: then `buddy` and `pcps` stay empty.
-    pub(crate) llfree: Option<Box<LlFree>>,
+    pub(crate) llfree: Option<Box<ZoneLlFree>>,
     /// Each CPU's lists, by CPU number.
     pub(crate) pcps: Vec<Pcp>,
 }
@@ -119,6 +119,19 @@ impl ZoneState {
         zone
     }
 
+    /// Whether LLFree allocates the zone's frames.
+    #[inline]
+    pub fn is_llfree(&self) -> bool {
+        self.llfree.is_some()
+    }
+
+    /// Hands the zone over to LLFree, before it gets its frames.
+    pub(crate) fn hand_to_llfree(&mut self) {
+        let cpus = u32::try_from(self.pcps.len()).expect("fewer than 2^32 CPUs");
+        self.llfree = Some(Box::new(ZoneLlFree::new(self.start, self.end, cpus, &mut self.buddy)));
+        self.pcps.iter_mut().for_each(|pcp| pcp.never_keep());
+    }
+
     /// Sets the marks and limits that follow from the settings.
     pub(crate) fn set_figures(&mut self, figures: &ZoneFigures) {
         self.marks = figures.marks;
@@ -152,8 +165,8 @@ impl ZoneState {
             return;
         }
         frames.reserve_edges(start, end, zone);
-        if self.is_llfree() {
-            return self.release_to_llfree(frames, start, end);
+        if let Some(all) = &mut self.llfree {
+            return all.release(&mut self.buddy, frames, start, end);
         }
         let mut at = start;
         // Bounded by the zone: each block has at least one frame.
@@ -226,8 +239,8 @@ impl ZoneState {
         urgency: Urgency,
         rules: &Variant,
     ) -> Option<Pfn> {
-        if self.is_llfree() {
-            return self.take_from_llfree(frames, cx, want.order);
+        if let Some(all) = &mut self.llfree {
+            return all.take(&mut self.buddy, frames, cx, want.order);
         }
         let cpu = cx.cpu();
         let may_use_reserve = urgency.is_harder() && want.order > Order::BASE;
@@ -296,8 +309,8 @@ impl ZoneState {
         (list, end): (MigrateType, ListEnd),
         rules: &Variant,
     ) {
-        if self.is_llfree() {
-            return self.give_to_llfree(frames, cx, block);
+        if let Some(all) = &mut self.llfree {
+            return all.free(&mut self.buddy, frames, cx, block);
         }
         let cpu: CpuId = cx.cpu();
         if holds(rules.pcp_lists, block.order, frames.blocks.order()) && list != MigrateType::Isolate {

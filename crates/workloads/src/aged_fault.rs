@@ -29,6 +29,7 @@ const SIZE: ParamInfo =
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "aged-fault",
     about: "fault 2 MiB blocks among single free pages: private and file pages in turns, half of the private ones freed",
+    maps_memory: true,
     params: &[AGED, SIZE, ADVISE],
 };
 

@@ -60,6 +60,7 @@ const ROUNDS: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "autonumabench",
     about: "numa01, numa01_threadlocal, numa02 and numa02_smt: threads and memory that begin on the wrong nodes",
+    maps_memory: true,
     params: &[PROGRAM, BIND, BUFFER, THREADS, ROUNDS],
 };
 

@@ -4,7 +4,7 @@ use os::{Mempolicy, NumaNode, Os};
 use serde::{Deserialize, Serialize};
 use units::{CpuId, NodeId};
 
-use crate::{During, ParamError, ParamInfo, WORKLOADS, Workload, WorkloadError, params::value};
+use crate::{During, ParamError, ParamInfo, WORKLOADS, Workload, WorkloadError, WorkloadInfo, params::value};
 
 const POLICY: ParamInfo = ParamInfo {
     name: "policy",
@@ -22,13 +22,12 @@ const DROP_CACHES: ParamInfo = ParamInfo {
 /// Parameters that each workload has which maps memory, unless it has one of the same name.
 const PARAMS: [ParamInfo; 2] = [POLICY, DROP_CACHES];
 
-/// The shared parameters of a workload, which has `own` parameters besides.
-pub fn shared_params(workload: &str, own: &[ParamInfo]) -> Vec<ParamInfo> {
-    // Guests have machines of their own, and a kernel module maps nothing.
-    if [crate::guests::INFO.name, "llfree-frag"].contains(&workload) {
-        return Vec::new();
+impl WorkloadInfo {
+    /// The shared parameters that the workload has besides its own.
+    pub fn shared_params(&self) -> Vec<ParamInfo> {
+        let has = |name| self.params.iter().any(|param| param.name == name);
+        PARAMS.iter().filter(|shared| self.maps_memory && !has(shared.name)).copied().collect()
     }
-    PARAMS.iter().filter(|shared| own.iter().all(|param| param.name != shared.name)).copied().collect()
 }
 
 /// Settings that are made before a workload starts.
@@ -88,17 +87,15 @@ impl Policy {
 impl Conditions {
     /// From all parameters of a workload.
     pub fn of<'a>(workload: &str, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
-        let own = WORKLOADS.iter().find(|info| info.name == workload).map_or(&[][..], |info| info.params);
-        Self::parse(workload, own, given)
+        let info = WORKLOADS.iter().find(|info| info.name == workload);
+        Self::parse(&info.map_or_else(Vec::new, WorkloadInfo::shared_params), given)
     }
 
-    /// Likewise; `own` are the workload's.
+    /// From the parameters given that are among the workload's shared ones; others are passed over.
     pub(crate) fn parse<'a>(
-        workload: &str,
-        own: &[ParamInfo],
+        shared: &[ParamInfo],
         given: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, ParamError> {
-        let shared = shared_params(workload, own);
         let mut conditions = Self::default();
         for (name, text) in given.into_iter().filter(|(name, _)| shared.iter().any(|param| param.name == *name)) {
             if name == POLICY.name {
@@ -214,7 +211,7 @@ mod tests {
     }
 
     fn conditions(policy: &str) -> Result<Conditions, ParamError> {
-        Conditions::parse("fault-storm", crate::fault_storm::INFO.params, [("policy", policy), ("tasks", "1")])
+        Conditions::of("fault-storm", [("policy", policy), ("tasks", "1")])
     }
 
     #[test]
@@ -243,9 +240,8 @@ mod tests {
 
     #[test]
     fn a_workload_with_a_policy_of_its_own_keeps_it() {
-        let shared = |info: &crate::WorkloadInfo| {
-            shared_params(info.name, info.params).iter().map(|param| param.name).collect::<Vec<_>>()
-        };
+        let shared =
+            |info: &crate::WorkloadInfo| info.shared_params().iter().map(|param| param.name).collect::<Vec<_>>();
         assert_eq!(shared(&crate::fault_storm::INFO), ["policy", "drop_caches"]);
         assert_eq!(shared(&crate::numa_access::INFO), ["drop_caches"]);
         assert!(shared(&crate::guests::INFO).is_empty());

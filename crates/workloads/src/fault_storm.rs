@@ -68,6 +68,7 @@ const DURATION: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "fault-storm",
     about: "will-it-scale page_fault1 as a fixed amount of work: mmap, touch, munmap",
+    maps_memory: true,
     params: &[PAGE, MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
 };
 
@@ -75,12 +76,14 @@ pub const INFO: WorkloadInfo = WorkloadInfo {
 pub const PAGE_FAULT2: WorkloadInfo = WorkloadInfo {
     name: "page-fault2",
     about: "will-it-scale page_fault2 as a fixed amount of work: stores into a private mapping of a file",
+    maps_memory: true,
     params: &[MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
 };
 /// The entry of page_fault3 in `pagelab list workloads`.
 pub const PAGE_FAULT3: WorkloadInfo = WorkloadInfo {
     name: "page-fault3",
     about: "will-it-scale page_fault3 as a fixed amount of work: stores into a shared mapping of a file",
+    maps_memory: true,
     params: &[MODEL, TASKS, ITERATIONS, WARMUP, SIZE, DURATION],
 };
 

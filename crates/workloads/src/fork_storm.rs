@@ -42,6 +42,7 @@ const SPLITS: &str = "thp_split_pmd";
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "fork-storm",
     about: "fork and copy on write: touch, fork, write all in the child, write all in the parent",
+    maps_memory: true,
     params: &[PAGE, ITERATIONS, WARMUP, SIZE],
 };
 

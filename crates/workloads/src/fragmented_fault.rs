@@ -50,6 +50,7 @@ const DEFERRAL: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "fragmented-fault",
     about: "fault a region with MADV_HUGEPAGE while nodes have free memory in holes of 64 KiB only",
+    maps_memory: true,
     params: &[SIZE, FRAGMENTED, REGIONS, ADVISED, CPU_NODE, DEFERRAL],
 };
 

@@ -36,6 +36,7 @@ const ADVISED: ParamInfo = ParamInfo { about: "MADV_HUGEPAGE on anonymous memory
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "guest-footprint",
     about: "memory that comes and goes; what of it a guest's host has to keep",
+    maps_memory: true,
     params: &[TRACE, SIZE, ADVISED],
 };
 

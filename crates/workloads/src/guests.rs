@@ -60,6 +60,7 @@ const LEAST: Bytes = Bytes::mib(64);
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "guests",
     about: "guests of one host that fill and free their memory in turns: who gives memory back, and does the host swap",
+    maps_memory: false,
     params: &[GUESTS, MEMORY, CPUS, HOG, ROUNDS, TURN, REPORTING],
 };
 

@@ -32,7 +32,7 @@ pub mod week;
 pub mod will_it_scale;
 
 pub use block::{Block, Size};
-pub use conditions::{Conditions, shared_params};
+pub use conditions::Conditions;
 use fault_storm::Backing;
 pub use meet::TaskError;
 pub use model::Model;
@@ -92,6 +92,9 @@ pub struct WorkloadInfo {
     pub name: &'static str,
     /// One line on what it does.
     pub about: &'static str,
+    /// Whether it maps memory of the machine, so that its policy can be set and caches be dropped before it. Guests have
+    /// machines of their own, and a kernel module maps nothing.
+    pub maps_memory: bool,
     /// The workload's parameters.
     pub params: &'static [ParamInfo],
 }
@@ -168,11 +171,10 @@ impl Workload {
     /// The workload `name` with parameters given as text; those not given take their defaults. [`Conditions`], which go before
     /// it, are checked.
     pub fn parse<'a>(name: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
-        let own = WORKLOADS.iter().find(|info| info.name == name).map_or(&[][..], |info| info.params);
-        let shared = shared_params(name, own);
+        let shared = WORKLOADS.iter().find(|info| info.name == name).map_or_else(Vec::new, WorkloadInfo::shared_params);
         let is_shared = |(name, _): &(&str, &str)| shared.iter().any(|param| param.name == *name);
         let (conditions, params): (Vec<_>, Vec<_>) = params.into_iter().partition(is_shared);
-        Conditions::parse(name, own, conditions)?;
+        Conditions::parse(&shared, conditions)?;
         match name {
             "fault-storm" => fault_storm::Params::parse(Backing::Anonymous, params).map(Self::FaultStorm),
             "page-fault2" => fault_storm::Params::parse(Backing::PrivateFile, params).map(Self::FaultStorm),

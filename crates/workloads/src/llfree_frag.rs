@@ -54,6 +54,7 @@ const AT_ONCE: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "llfree-frag",
     about: "free 2 MiB blocks while a kernel module replaces random frames, with Linux's page allocator or LLFree's",
+    maps_memory: false,
     params: &[ALLOCATOR, FILL, ORDER, ROUNDS, REPLACED, AT_ONCE],
 };
 

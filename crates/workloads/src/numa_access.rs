@@ -75,6 +75,7 @@ const COMPUTE: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "numa-access",
     about: "what an access takes, by the node of the CPU and the node of the memory",
+    maps_memory: true,
     params: &[PATTERN, POLICY, THREADS, ROUNDS, SIZE, COMPUTE, LINES, PAGE, PAIRS, TABLES],
 };
 

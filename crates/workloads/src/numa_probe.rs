@@ -61,6 +61,7 @@ const HELD: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "numa-probe",
     about: "one task and its memory on a busy machine: how long accesses take, and where both end",
+    maps_memory: true,
     params: &[CPU, MEMORY, LOAD, SIZE, ROUNDS, HELD],
 };
 

@@ -45,6 +45,7 @@ const SIZE: ParamInfo =
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "slab-churn",
     about: "fault 2 MiB blocks in aged memory while writers make tiny files: slab pages enter movable pageblocks",
+    maps_memory: true,
     params: &[AGED, SMALL, WRITERS, TOTAL, SIZE, ADVISE],
 };
 

@@ -31,6 +31,7 @@ const SIZE: ParamInfo =
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "small-files",
     about: "fault 2 MiB blocks while writers make more small files than memory holds",
+    maps_memory: true,
     params: &[FILE, WRITERS, TOTAL, SIZE, ADVISE],
 };
 

@@ -50,6 +50,7 @@ const SIZE: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "thpfioscale",
     about: "mmtests' thpfioscale: more small files than memory holds are written and read, 2 MiB blocks faulted meanwhile",
+    maps_memory: true,
     params: &[THREADS, JOBS, FILE, TOTAL, SIZE, ADVISE],
 };
 

@@ -45,12 +45,14 @@ const FILE_PARAM: ParamInfo = ParamInfo {
 pub const THPSCALE: WorkloadInfo = WorkloadInfo {
     name: "thpscale",
     about: "mmtests thpscale: fill memory, punch holes of 1 MiB, read a file, then fault 2 MiB blocks",
+    maps_memory: true,
     params: &[THREADS, SIZE, ADVISE, FILE_PARAM],
 };
 /// The entry of thpcompact in `pagelab list workloads`.
 pub const THPCOMPACT: WorkloadInfo = WorkloadInfo {
     name: "thpcompact",
     about: "mmtests thpcompact: thpscale with its first mapping advised and a file of a quarter of the size",
+    maps_memory: true,
     params: &[THREADS, SIZE, ADVISE, FILE_PARAM],
 };
 

@@ -45,6 +45,7 @@ pub const PROGRAM_ENTRY: &str = "thpscale-2015-program";
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "thpscale-2015",
     about: "mmtests thpscale as one run of 2015: all thread counts over one file, counted together",
+    maps_memory: true,
     params: &[COUNTS, SIZE, ADVISE],
 };
 

@@ -29,6 +29,7 @@ const PIN: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "vm-larger-than-a-node",
     about: "map and pin the memory of a virtual machine, which may be more than its node has",
+    maps_memory: true,
     params: &[SIZE, PIN, ADVISED, CPU_NODE],
 };
 

@@ -82,6 +82,7 @@ const BUFFER: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "warehouses",
     about: "Java virtual machines with a thread for each warehouse, as SPECjbb2005 has them",
+    maps_memory: true,
     params: &[JVMS, THREADS, BIND, HEAP, SECONDS, WAREHOUSE, BUFFER],
 };
 

@@ -34,6 +34,7 @@ const ADVISED: ParamInfo = ParamInfo { about: "MADV_HUGEPAGE on the memory of pr
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "week",
     about: "hours of builds, file trees and a service; after each, how many blocks of 2 MiB are huge, and how mixed memory is",
+    maps_memory: true,
     params: &[HOURS, SIZE, ADVISED],
 };
 

@@ -70,6 +70,7 @@ const SETTLE: ParamInfo = ParamInfo {
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "will-it-scale",
     about: "will-it-scale page_fault1 and page_fault2 for a time, after memhog: how many stores a second",
+    maps_memory: true,
     params: &[TEST, MODEL, TASKS, SECONDS, WARMUP, SIZE, MEMHOG, SETTLE],
 };
 

@@ -1,4 +1,4 @@
-//! Free frames of an allocator without blocks and lists: each says by itself that it is free.
+//! Linux: none; free frames of LLFree, which has neither blocks nor lists: each frame says by itself that it is free.
 
 use units::{Order, Pfn};
 
