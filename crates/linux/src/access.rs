@@ -1,9 +1,9 @@
 //! User code that goes through memory again and again: [`Os::access`](os::Os::access) on a real machine.
 
 use os::{Accessed, Amount, Pattern, Runs, VmRange};
-use units::{Bytes, Errno, Picos};
+use units::{Bytes, Errno, Picos, Stores};
 
-use crate::{host::monotonic_ns, memory::first_byte, moves};
+use crate::{host::monotonic_ns, memory::first_byte, moves, stores::write_page};
 
 /// Bytes of a cache line of x86-64.
 const LINE: u64 = 64;
@@ -25,12 +25,17 @@ pub(crate) fn access(runs: Runs, pattern: Pattern, amount: Amount) -> Result<Acc
         return Err(Errno::INVAL);
     }
     Ok(match pattern {
-        Pattern::Sweep => {
+        Pattern::Sweep | Pattern::Fresh | Pattern::NonTemporal | Pattern::RepStosb => {
+            let stores = match pattern {
+                Pattern::NonTemporal => Stores::NonTemporal,
+                Pattern::RepStosb => Stores::RepStosb,
+                _ => Stores::Cached,
+            };
             let start = first_byte(range);
             let mut next = 0;
             let (visits, time) = visit(pages, amount, |visits| {
                 for _ in 0..visits {
-                    fill_page(start, list[next]);
+                    fill_page(start, list[next], stores);
                     next = if next + 1 == list.len() { 0 } else { next + 1 };
                 }
             });
@@ -88,14 +93,12 @@ fn visit(pages: u64, amount: Amount, mut some: impl FnMut(u64)) -> (u64, Picos) 
     }
 }
 
-fn fill_page(start: *mut u8, page: u64) {
-    let (offset, len) = (page * Bytes::PAGE.0, Bytes::PAGE.0);
-    let (offset, len) = (usize::try_from(offset).expect("inside"), usize::try_from(len).expect("a page"));
+fn fill_page(start: *mut u8, page: u64, stores: Stores) {
+    let offset = usize::try_from(page * Bytes::PAGE.0).expect("inside");
     #[expect(unsafe_code, reason = "touching memory is what the workload asks for")]
-    // SAFETY: the page is inside the range, which is mapped writable and which nobody else refers to. The C library's own
-    // call, which no compiler sees through.
+    // SAFETY: the page is inside the range, which is mapped writable and which nobody else refers to.
     unsafe {
-        libc::memset(start.add(offset).cast(), 3, len);
+        write_page(start.add(offset), stores);
     }
 }
 

@@ -19,7 +19,7 @@ use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Runs, Rusage, VmRange, VmStat, Wire,
 };
-use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Order, Picos, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Order, Picos, Stores, Time};
 
 use crate::{
     access,
@@ -27,7 +27,7 @@ use crate::{
     file::{Files, Ground},
     fork,
     memory::{self, FileMapping},
-    moves, numa, pin, places, process, procfs,
+    moves, numa, pin, places, process, procfs, stores,
     tracing::{self, Fallbacks, Watch},
     worker,
 };
@@ -333,6 +333,10 @@ impl Os for Linux {
 
     async fn fill(&self, range: VmRange) -> Result<(), Errno> {
         memory::fill(range)
+    }
+
+    fn bzero(&self, len: Bytes) -> Stores {
+        stores::bzero(len)
     }
 
     async fn load(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {

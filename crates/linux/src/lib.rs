@@ -45,5 +45,6 @@ pub mod procfs;
 pub mod qemu;
 pub mod sampler;
 pub mod setting;
+mod stores;
 pub mod tracing;
 pub mod worker;

@@ -1,7 +1,7 @@
 //! User code that goes through memory again and again.
 
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Picos};
+use units::{Bytes, Picos, Stores};
 
 use crate::VmRange;
 
@@ -10,6 +10,12 @@ use crate::VmRange;
 pub enum Pattern {
     /// The task stores to all of each page, page after page. An access is a cache line of 64 bytes.
     Sweep,
+    /// As `Sweep`, with stores past all caches (`movntdq`).
+    NonTemporal,
+    /// As `Sweep`, with the string instruction (`rep stosb`).
+    RepStosb,
+    /// As `Sweep`, over memory that has been out of use for so long that no cache has any of it.
+    Fresh,
     /// The task loads one word of each page, in an order that no processor foresees; each load begins when the one before has
     /// come. An access is such a load.
     Random,
@@ -37,6 +43,23 @@ impl From<VmRange> for Runs {
     /// All of a range.
     fn from(range: VmRange) -> Self {
         Self { range, len: range.len, every: range.len }
+    }
+}
+
+impl Pattern {
+    /// Does the task store to all of memory, page after page?
+    pub fn is_sweep(self) -> bool {
+        matches!(self, Self::Sweep | Self::NonTemporal | Self::RepStosb | Self::Fresh)
+    }
+}
+
+impl From<Stores> for Pattern {
+    fn from(stores: Stores) -> Self {
+        match stores {
+            Stores::Cached => Self::Sweep,
+            Stores::NonTemporal => Self::NonTemporal,
+            Stores::RepStosb => Self::RepStosb,
+        }
     }
 }
 

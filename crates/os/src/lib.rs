@@ -21,7 +21,7 @@ pub use memory::{Advice, FileRange, MapSpec, VmRange};
 pub use numa::{Mempolicy, NumaNode, Placed};
 use serde::{Serialize, de::DeserializeOwned};
 pub use task::{Barrier, CountedBy, Died, Moves, Placement};
-use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Picos, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Picos, Stores, Time};
 
 /// A value that crosses a process border, through a pipe.
 pub trait Wire: Serialize + DeserializeOwned + Send + 'static {}
@@ -83,6 +83,9 @@ pub trait Os: Clone + Send + 'static {
 
     /// Writes every byte of the range in address order, as memset(3).
     fn fill(&self, range: VmRange) -> impl Future<Output = Result<(), Errno>>;
+
+    /// The stores with which bzero(3) clears `len` bytes here.
+    fn bzero(&self, len: Bytes) -> Stores;
 
     /// Loads one byte at the start of every `stride` bytes of the range, in address order.
     fn load(&self, range: VmRange, stride: Bytes) -> impl Future<Output = Result<(), Errno>>;

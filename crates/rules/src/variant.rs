@@ -16,7 +16,7 @@ mod tests;
 mod words;
 
 use serde::Serialize;
-use units::{Bytes, PageAllocator};
+use units::{Bytes, Bzero, PageAllocator};
 
 use self::rule::{Value, Whole, rules};
 pub use self::{
@@ -342,6 +342,10 @@ rules! {
     reporting_rotates: bool,
     /// A pass reports a sixteenth of each free list, the next pass more (`page_reporting_cycle`).
     reporting_has_budget: bool,
+
+    ["The C library of the time"]
+    /// Stores of bzero(3), by the release of glibc that a system of the time has.
+    bzero: Bzero,
 
     ["The scheduler"]
     /// Choice of the next task on a CPU (`pick_next_entity`).

@@ -11,6 +11,7 @@ mod mobility;
 mod rate;
 pub mod setting;
 mod size;
+mod stores;
 mod time;
 
 pub use block_cell::BlockCell;
@@ -22,4 +23,5 @@ pub use ids::{CpuId, NodeId, Order, Pfn, VirtAddr, Vpn};
 pub use mobility::Mobility;
 pub use rate::{BytesPerSecond, ParseRateError};
 pub use size::{Bytes, FRAME_SHIFT, Frames, ParseSizeError};
+pub use stores::{Bzero, Stores};
 pub use time::{Picos, Time};

@@ -13,9 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use os::{Amount, Barrier, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placed, Placement, VmRange};
+use os::{Amount, Barrier, MapSpec, Mempolicy, NumaNode, Os, Placed, Placement, VmRange};
 use serde::{Deserialize, Serialize};
-use units::{Bytes, CpuId, Errno, NodeId};
+use units::{Bytes, CpuId, Errno, NodeId, Stores};
 
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
@@ -55,13 +55,19 @@ const ROUNDS: ParamInfo = ParamInfo {
     default: "100%",
     about: "passes over memory, of those of the programs (50, 1000 and 800)",
 };
+const STORES: ParamInfo = ParamInfo {
+    name: "stores",
+    expects: "\"auto\", \"cached\", \"non-temporal\" or \"rep-stosb\"",
+    default: "auto",
+    about: "stores of bzero(3), which is all that the programs do; auto is what the C library of the time does",
+};
 
 /// The entry of `pagelab list workloads`.
 pub const INFO: WorkloadInfo = WorkloadInfo {
     name: "autonumabench",
     about: "numa01, numa01_threadlocal, numa02 and numa02_smt: threads and memory that begin on the wrong nodes",
     maps_memory: true,
-    params: &[PROGRAM, BIND, BUFFER, THREADS, ROUNDS],
+    params: &[PROGRAM, BIND, BUFFER, THREADS, ROUNDS, STORES],
 };
 
 /// The entry of a process of numa01 and numa02.
@@ -155,12 +161,20 @@ pub struct Params {
     pub threads: Option<u32>,
     /// Passes, in per cent.
     pub rounds: u32,
+    /// Stores of every pass; none is as bzero(3) has them for a pass of that length.
+    pub stores: Option<Stores>,
 }
 
 impl Params {
     pub(crate) fn parse<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
-        let mut params =
-            Self { programs: Program::ALL.to_vec(), bind: Bind::No, size: None, threads: None, rounds: 100 };
+        let mut params = Self {
+            programs: Program::ALL.to_vec(),
+            bind: Bind::No,
+            size: None,
+            threads: None,
+            rounds: 100,
+            stores: None,
+        };
         for (name, text) in given {
             match name {
                 "program" if text == "all" => params.programs = Program::ALL.to_vec(),
@@ -178,6 +192,12 @@ impl Params {
                 "size" => params.size = Some(parse_size(text)?),
                 "threads" if text == "auto" => params.threads = None,
                 "threads" => params.threads = Some(value(&THREADS, text, |n| (1..=4096).contains(n))?),
+                "stores" if text == "auto" => params.stores = None,
+                "stores" => {
+                    let found = Stores::NAMES.into_iter().find(|(name, _)| *name == text);
+                    let bad = || value::<String>(&STORES, text, |_| false).expect_err("nothing is accepted");
+                    params.stores = Some(found.ok_or_else(bad)?.1);
+                }
                 "rounds" => {
                     let number = text.strip_suffix('%').unwrap_or("");
                     let bad = || value::<String>(&ROUNDS, text, |_| false).expect_err("nothing is accepted");
@@ -231,7 +251,7 @@ impl Params {
             Program::Numa02Smt => (half, Bytes(buffer.0 / 3)),
         };
         let rounds = (program.rounds() * u64::from(self.rounds)).div_ceil(100);
-        Process { program, bind: self.bind, index: 0, threads, size, rounds, first }
+        Process { program, bind: self.bind, index: 0, threads, size, rounds, first, stores: self.stores }
     }
 }
 
@@ -255,6 +275,8 @@ pub struct Process {
     rounds: u64,
     /// The node on which the first pass of numa01 puts all memory.
     first: NodeId,
+    /// Stores of every pass; none is as bzero(3) has them.
+    stores: Option<Stores>,
 }
 
 /// The CPUs and the memory policy of a thread; none is any CPU, and the default policy.
@@ -267,6 +289,13 @@ impl Process {
         let page = |at: u64| at / Bytes::PAGE.0 * Bytes::PAGE.0;
         let (from, to) = (page(each * u64::from(thread)), page(each * u64::from(thread + 1)));
         whole.part(Bytes(from), Bytes(to - from))
+    }
+
+    /// Clears a range again and again.
+    async fn clear<O: Os>(&self, os: &O, range: VmRange, rounds: u64) -> Result<(), Errno> {
+        let stores = self.stores.unwrap_or_else(|| os.bzero(range.len));
+        os.access(range, stores.into(), Amount::Rounds(rounds)).await?;
+        Ok(())
     }
 
     fn is_numa01(&self) -> bool {
@@ -394,7 +423,7 @@ async fn populate<O: Os>(os: &O, process: &Process, buffer: VmRange) -> Result<(
         if let Some(policy) = policy {
             os.set_mempolicy(&policy).await?;
         }
-        os.access(buffer.part(Bytes(each * at), Bytes(len)), Pattern::Sweep, Amount::Rounds(1)).await?;
+        process.clear(os, buffer.part(Bytes(each * at), Bytes(len)), 1).await?;
     }
     if process.bind == Bind::No { Ok(()) } else { os.set_mempolicy(&Mempolicy::Local).await }
 }
@@ -417,7 +446,7 @@ async fn thread<O: Os>(
         if let Some(policy) = &policy {
             os.set_mempolicy(policy).await?;
         }
-        os.access(buffer, Pattern::Sweep, Amount::Rounds(1)).await?;
+        process.clear(os, buffer, 1).await?;
         if process.bind == Bind::No {
             os.set_mempolicy(&Mempolicy::Local).await?;
         }
@@ -425,7 +454,7 @@ async fn thread<O: Os>(
         os.arrive(ready).await?;
     }
     let range = if process.program == Program::Numa01 { buffer } else { own };
-    os.access(range, Pattern::Sweep, Amount::Rounds(process.rounds)).await?;
+    process.clear(os, range, process.rounds).await?;
     outcome.end = os.now();
     outcome.rusage = os.rusage().await?.since(&used);
     Ok(outcome)
@@ -501,6 +530,7 @@ pub(crate) mod tests {
             ("threads", "0"),
             ("rounds", "5"),
             ("rounds", "0%"),
+            ("stores", "fast"),
             ("passes", "5"),
         ] {
             assert!(Params::parse([(name, text)]).is_err(), "{name} = {text}");

@@ -7,7 +7,7 @@
 
 use os::{Accessed, Advice, Amount, MapSpec, Mempolicy, NumaNode, Os, Pattern, Placement, VmRange};
 use serde::{Deserialize, Serialize};
-use units::{Bytes, CpuId, Errno, NodeId, Picos};
+use units::{Bytes, CpuId, Errno, NodeId, Picos, Stores};
 
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
@@ -18,9 +18,10 @@ use crate::{
 
 const PATTERN: ParamInfo = ParamInfo {
     name: "pattern",
-    expects: "\"random\", \"update\", \"stride\" or \"sweep\"",
+    expects: "\"random\", \"update\", \"stride\", \"sweep\", \"fresh\", \"non-temporal\" or \"rep-stosb\"",
     default: "random",
-    about: "one load of each page after the other, at random (stored back with update) or by address; or stores to all of it",
+    about: "one load of each page after the other, at random (stored back with update) or by address; or stores to all of it: \
+            through caches (sweep; fresh where they have none of it), past them, or by the string instruction",
 };
 const POLICY: ParamInfo = ParamInfo {
     name: "policy",
@@ -175,11 +176,15 @@ impl Params {
             match name {
                 "lines" => lines = value(&LINES, text, |n| (1..=64).contains(n))?,
                 "pattern" => {
-                    let known = |word: &String| ["random", "update", "stride", "sweep"].contains(&word.as_str());
+                    let words = ["random", "update", "stride", "sweep", "fresh", "non-temporal", "rep-stosb"];
+                    let known = |word: &String| words.contains(&word.as_str());
                     params.pattern = match value::<String>(&PATTERN, text, known)?.as_str() {
                         "random" => Pattern::Random,
                         "stride" => Pattern::Stride,
                         "update" => Pattern::Update,
+                        "fresh" => Pattern::Fresh,
+                        "non-temporal" => Pattern::NonTemporal,
+                        "rep-stosb" => Pattern::RepStosb,
                         _ => Pattern::Sweep,
                     };
                 }
@@ -222,6 +227,9 @@ impl Params {
             Pattern::Stride => "stride".to_owned(),
             Pattern::Update => "update".to_owned(),
             Pattern::Sweep => "sweep".to_owned(),
+            Pattern::NonTemporal => Stores::NonTemporal.name().to_owned(),
+            Pattern::Fresh => "fresh".to_owned(),
+            Pattern::RepStosb => Stores::RepStosb.name().to_owned(),
         };
         let page = ["", "-huge", "-both"][self.page as usize];
         let pairs = if self.by_distance { "-distances" } else { "" };

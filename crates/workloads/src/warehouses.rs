@@ -450,7 +450,8 @@ async fn trade<O: Os>(os: &O, shared: &Shared, (point, warehouse): (usize, u32),
             shared.arrive(os, point, 1).await?;
             continue;
         };
-        os.access(objects, Pattern::Sweep, Amount::Rounds(1)).await?;
+        // All of eden came between: no cache has any of it.
+        os.access(objects, Pattern::Fresh, Amount::Rounds(1)).await?;
         os.access_runs(own, Pattern::Random, Amount::Rounds(ROUNDS)).await?;
         if threads > 1 && batches % ELSEWHERE == 0 {
             let far = 1 + u32::try_from(batches / ELSEWHERE % u64::from(threads - 1)).expect("as few as threads");

@@ -24,13 +24,13 @@ pub(super) fn metrics(pattern: Pattern, tasks: &[TaskOutcome]) -> Vec<Metric> {
         Pattern::Random | Pattern::Lines(_) | Pattern::Stride | Pattern::Update => {
             classed("access_latency_ns", pair, "ns", Better::Lower, all.iter().map(latency_ns).collect())
         }
-        Pattern::Sweep => {
+        Pattern::Sweep | Pattern::Fresh | Pattern::NonTemporal | Pattern::RepStosb => {
             let each = |access: &Access| rate(access.done.accesses * LINE, access.done.time) / GIB;
             classed("store_bandwidth", pair, "GiB/s", Better::Higher, vec![all.iter().map(each).sum()])
         }
     };
     let mut metrics: Vec<Metric> = pairs.iter().map(of).collect();
-    if pattern != Pattern::Sweep {
+    if !pattern.is_sweep() {
         metrics.extend(by_local_huge(&accesses));
     }
     metrics

@@ -9,10 +9,10 @@
 //! when a flow begins, ends, or goes through other nodes than before, at most once a tick: between two changes the time of a page
 //! is one number, and a sweep goes on for as long as nothing else happens on its CPU.
 //!
-//! CPUs that write all of the same range go through it in step: a CPU that is behind finds lines in another's cache, which is
+//! CPUs that write all of the same range through their caches go through it in step: a CPU that is behind finds lines in another's cache, which is
 //! nearer than memory, and catches up; the CPU in front waits for memory. A line then goes from CPU to CPU, first within a node
 //! (the last-level cache answers first), then to another node, and comes from memory once for all CPUs. So a line takes each CPU
-//! as long as it takes to go round.
+//! as long as it takes to go round. Non-temporal stores have no part in this: no cache has their lines.
 
 use units::{Pfn, Picos, Time, Vpn};
 
@@ -74,7 +74,7 @@ struct Flow {
     alone: Vec<Picos>,
     /// The pages of the last step, by node; the turns follow from them.
     mix: Vec<u64>,
-    /// The memory that the flow writes.
+    /// The memory that the flow writes; none where its stores go past caches.
     writes: Option<Written>,
     /// CPUs that write this memory in step, this CPU included; and the time in which a page goes round these CPUs.
     sharers: u64,
@@ -188,12 +188,11 @@ impl Flows {
     }
 
     /// The step of a CPU ends, and with it, where that is so, its flow; or the flow is held up by a fault.
-    pub fn end_step(&mut self, cpu: usize, (from, writes): (usize, Written), now: Time, end: End) {
+    pub fn end_step(&mut self, cpu: usize, (from, writes): (usize, Option<Written>), now: Time, end: End) {
         let Some(flow) = self.by_cpu.get_mut(cpu) else { return };
         let pages: u64 = flow.pages.iter().sum();
         flow.until = now;
         let was_held_up = std::mem::replace(&mut flow.is_held_up, end == End::HeldUp);
-        let writes = Some(writes);
         if flow.writes != writes {
             (flow.sharers, flow.round_trip) = (1, Picos(0));
         }

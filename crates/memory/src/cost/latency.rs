@@ -14,6 +14,12 @@ use super::{Prices, Walk, Work, walk::Visit};
 pub enum Pattern {
     /// The program stores to all of each page, page after page. The processor fetches the next lines meanwhile.
     Sweep,
+    /// As `Sweep`, with stores past all caches (`movntdq`): no cache owns the line, and each line keeps one of the few buffers
+    /// of its core until memory has it.
+    NonTemporal,
+    /// As `Sweep`, over memory that has been out of use for so long that no cache has any of it: each line is read before it is
+    /// written, and goes back to memory when the cache needs its place.
+    Fresh,
     /// The program loads one word of each page, in an order that no processor foresees, each load only after the last has
     /// completed.
     Random,
@@ -30,7 +36,7 @@ impl Pattern {
     /// Cache lines that a visit to a base page accesses.
     pub const fn accesses(self) -> u64 {
         match self {
-            Self::Sweep => Bytes::PAGE.0 / LINE,
+            Self::Sweep | Self::NonTemporal | Self::Fresh => Bytes::PAGE.0 / LINE,
             Self::Random | Self::Stride | Self::Update => 1,
             Self::Lines(lines) => lines as u64,
         }
@@ -38,7 +44,22 @@ impl Pattern {
 
     /// Does it store?
     pub fn stores(self) -> bool {
-        matches!(self, Self::Sweep | Self::Update)
+        matches!(self, Self::Sweep | Self::NonTemporal | Self::Fresh | Self::Update)
+    }
+
+    /// Does it write all of memory in order?
+    pub fn is_sweep(self) -> bool {
+        matches!(self, Self::Sweep | Self::NonTemporal | Self::Fresh)
+    }
+
+    /// Is no line of the range in a cache before?
+    pub fn is_never_cached(self) -> bool {
+        matches!(self, Self::NonTemporal | Self::Fresh)
+    }
+
+    /// How often each line goes between the caches and memory.
+    pub const fn crossings(self) -> u64 {
+        if matches!(self, Self::Fresh) { 2 } else { 1 }
     }
 
     /// Is it an order that no processor foresees?
@@ -49,6 +70,9 @@ impl Pattern {
 
 /// Bytes of a cache line of x86-64.
 const LINE: u64 = 64;
+
+/// Lines that a core may have on their way at once (line fill buffers of Nehalem to Skylake: Intel's optimization manual).
+const FILL_BUFFERS: u64 = 10;
 
 /// The price of one access, in two parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,16 +178,16 @@ impl Latency {
         split(self.load[from][from], self.load[from][to])
     }
 
-    /// Has a cache all of a range?
-    pub fn is_cached(&self, range: Frames) -> bool {
-        self.cache.is_some_and(|cache| range.bytes() <= cache.size)
+    /// Has a cache all of a range, of which a CPU has an equal part beside the other CPUs that share it and are busy?
+    pub fn is_cached(&self, range: Frames, cache_users: u64) -> bool {
+        self.cache.is_some_and(|cache| range.bytes().0 <= cache.size.0 / cache_users)
     }
 
     /// A visit of loads to a page of a range, where walks are known; elsewhere [`Self::of_visit`] has it.
     pub fn walked_visit(&self, pattern: Pattern, range: Frames, is_huge: bool) -> Option<Visit> {
         let walk = self.walk.as_ref().filter(|_| !self.is_flat())?;
         match pattern {
-            Pattern::Sweep => None,
+            Pattern::Sweep | Pattern::NonTemporal | Pattern::Fresh => None,
             Pattern::Stride => Some(walk.visit_in_order(self.cache, range, is_huge)),
             Pattern::Random | Pattern::Lines(_) | Pattern::Update => {
                 Some(walk.visit(self.cache, (range, pattern.accesses()), is_huge))
@@ -174,12 +198,16 @@ impl Latency {
     /// The price of a visit to a base page, or to 4 KiB of a huge page, of a range of this many frames.
     pub fn of_visit(&self, prices: &Prices, pattern: Pattern, range: Frames, place: Place) -> AccessPrice {
         let Place { from, to, is_huge, cache_users } = place;
-        let is_cached = self.is_cached(range);
+        let is_cached = !pattern.is_never_cached() && self.is_cached(range, cache_users);
         match pattern {
-            Pattern::Sweep if self.is_flat() || is_cached => {
+            Pattern::NonTemporal if !self.is_flat() => {
+                let line = |to: usize| Picos(self.load[from][to].0 / FILL_BUFFERS);
+                split(line(from), line(to)).times(pattern.accesses())
+            }
+            Pattern::Sweep | Pattern::NonTemporal | Pattern::Fresh if self.is_flat() || is_cached => {
                 AccessPrice { near: prices.of(Work::UserFill), far: Picos(0) }
             }
-            Pattern::Sweep => {
+            Pattern::Sweep | Pattern::NonTemporal | Pattern::Fresh => {
                 let line = if self.line.is_empty() { &self.load } else { &self.line };
                 split(line[from][from], line[from][to]).times(pattern.accesses())
             }

@@ -185,14 +185,16 @@ impl Accesses {
     fn end_flow_step(&self, mm: &mut Mm, space: &AddressSpace, cx: &Cx, end: End) {
         let (cpu, from) = (cx.cpu().0 as usize, mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu())));
         let range = self.order.range();
-        let writes = Written { root: space.tables.root_frame(), pages: (range.start, range.end) };
+        let writes = (self.pattern == Pattern::Sweep)
+            .then(|| Written { root: space.tables.root_frame(), pages: (range.start, range.end) });
         mm.memory.flows_mut().end_step(cpu, (from, writes), cx.now(), end);
     }
 
     /// Whether the accesses stream through memory whose bandwidth may be short.
     fn is_flow(&self, mm: &Mm) -> bool {
-        let is_limited = self.pattern == Pattern::Sweep && mm.memory.flows().is_limited();
-        is_limited && !mm.memory.latency().is_cached(units::Frames(self.order.pages()))
+        let users = mm.memory.beside().cache_users;
+        let is_cached = || mm.memory.latency().is_cached(units::Frames(self.order.pages()), users);
+        mm.memory.flows().is_limited() && self.pattern.is_sweep() && (self.pattern.is_never_cached() || !is_cached())
     }
 
     /// Limits a step of a flow to the next change of the shares; a flow that is not known yet goes up to where the others are.

@@ -1,7 +1,7 @@
 //! Linux: none; how variant files write the values of rules.
 //! Differs: a word for each value of an enum; switches, numbers and sizes as they are.
 
-use units::{Bytes, PageAllocator};
+use units::{Bytes, Bzero, PageAllocator};
 
 use super::{
     BalloonDeflates, CollapseTarget, CompactContended, CompactEnds, CompactHugePages, CompactMark, CompactStall,
@@ -71,6 +71,12 @@ words! {
     PageAllocator {
         Linux = "linux",
         Llfree = "llfree",
+    }
+    Bzero {
+        BeyondShare = "non-temporal-beyond-share",
+        Cached = "cached",
+        BeyondThreeQuarters = "non-temporal-beyond-three-quarters",
+        RepStosb = "rep-stosb",
     }
     NumaFilter {
         Twice = "twice",

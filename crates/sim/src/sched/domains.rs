@@ -141,7 +141,7 @@ impl Domains {
     }
 
     /// Number of CPUs that share a cache with this one, itself included (`sd_llc_size`).
-    pub(super) fn sharing(&self, id: CpuId) -> u64 {
+    pub(crate) fn sharing(&self, id: CpuId) -> u64 {
         let own = self.caches[self.at(id)];
         self.caches.iter().filter(|cache| **cache == own).count() as u64
     }

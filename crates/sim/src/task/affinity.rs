@@ -3,7 +3,7 @@
 
 use os::{Mempolicy, NumaNode};
 use rules::mempolicy::NodeMask;
-use units::{CpuId, Errno, Frames, NodeId, Time};
+use units::{Bytes, CpuId, Errno, Frames, NodeId, Stores, Time};
 
 use crate::{
     ids::TaskId,
@@ -24,6 +24,15 @@ impl World {
             distance: kernel.mm.memory.distances(id),
         };
         kernel.mm.memory.node_ids().into_iter().map(node).collect()
+    }
+
+    /// The stores with which bzero(3) of the time clears `len` bytes on the current task's machine.
+    pub(crate) fn bzero(&self, len: Bytes) -> Stores {
+        let kernel = self.own_kernel();
+        let cpu = kernel.cpu_ids().next().expect("a machine has a CPU");
+        let cache = kernel.mm.memory.latency().cache;
+        let share = cache.map(|cache| Bytes(cache.size.0 / kernel.domains.sharing(cpu)));
+        kernel.mm.memory.variant().bzero.stores(len, share)
     }
 
     /// Limits the current task to these CPUs from `at` on. If it may not stay, it goes to another one.

@@ -13,7 +13,7 @@ use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Runs, Rusage, VmRange, VmStat, Wire,
 };
-use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, Frames, NodeId, Picos, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, Frames, NodeId, Picos, Stores, Time};
 
 use crate::{
     ids::TaskId,
@@ -198,6 +198,10 @@ impl Os for Sim {
 
     async fn fill(&self, range: VmRange) -> Result<(), Errno> {
         unit(Request::Fill(range)).await
+    }
+
+    fn bzero(&self, len: Bytes) -> Stores {
+        with(|world| world.bzero(len))
     }
 
     async fn load(&self, range: VmRange, stride: Bytes) -> Result<(), Errno> {

@@ -564,7 +564,10 @@ fn private_part(space: &AddressSpace, range: VmRange) -> Bytes {
 /// The accesses of a task. A random order is the task's own, and a new one each time that it accesses parts of a range.
 fn accesses(runs: Runs, pattern: Pattern, amount: Amount, by: &Asker) -> Accesses {
     let pattern = match pattern {
-        Pattern::Sweep => cost::Pattern::Sweep,
+        // The string instruction owns lines as other stores do.
+        Pattern::Sweep | Pattern::RepStosb => cost::Pattern::Sweep,
+        Pattern::NonTemporal => cost::Pattern::NonTemporal,
+        Pattern::Fresh => cost::Pattern::Fresh,
         Pattern::Random => cost::Pattern::Random,
         Pattern::Lines(lines) => cost::Pattern::Lines(lines),
         Pattern::Stride => cost::Pattern::Stride,

@@ -11,7 +11,7 @@ use rules::{
     zone::ZoneKind,
 };
 use sim::{Config, Sim, simulate};
-use units::{Bytes, BytesPerSecond, CpuId, NodeId, Pfn, Picos, Time};
+use units::{Bytes, BytesPerSecond, CpuId, NodeId, Pfn, Picos, Stores, Time};
 
 use crate::support::{self, no_entries};
 
@@ -134,6 +134,10 @@ fn accesses_end_with_their_time_and_computing_takes_its_own() {
 
 /// Threads of each node that sweep over memory of one node, and what they get of it, in bytes; and the steps of the run.
 fn sweeps(config: &Config, threads: &'static [(u32, u32)], ms: u64) -> (Vec<u64>, u64) {
+    sweeps_of(config, Pattern::Sweep, threads, ms)
+}
+
+fn sweeps_of(config: &Config, pattern: Pattern, threads: &'static [(u32, u32)], ms: u64) -> (Vec<u64>, u64) {
     let (bytes, _, extra) = sim::simulate_with(config, sim::Options::default(), no_entries, async move |os: Sim| {
         let barrier = os.barrier(u32::try_from(threads.len()).unwrap()).await.unwrap();
         let body = |(cpu, to): (u32, u32)| {
@@ -144,7 +148,7 @@ fn sweeps(config: &Config, threads: &'static [(u32, u32)], ms: u64) -> (Vec<u64>
                 os.store(range, Bytes::PAGE).await.unwrap();
                 os.arrive(barrier).await.unwrap();
                 let span = Picos::from_micros(ms * 1000);
-                os.access(range, Pattern::Sweep, Amount::Time(span)).await.unwrap().accesses * 64
+                os.access(range, pattern, Amount::Time(span)).await.unwrap().accesses * 64
             }
         };
         let tasks: Vec<_> = threads.iter().map(|place| os.spawn(Placement::Free, body(*place))).collect();
@@ -221,6 +225,43 @@ fn accesses_to_runs_leave_alone_what_lies_between() {
     });
     let there: Vec<usize> = (0..20).filter(|page| resident[*page]).collect();
     assert_eq!(there, [0, 1, 8, 9, 16, 17]);
+}
+
+/// Node 0 serves 12 GB/s, and each of its two CPUs stores at 8 GB/s, over a range that the cache would hold.
+#[test]
+fn stores_past_caches_and_to_fresh_memory_take_bandwidth_whatever_the_cache_holds() {
+    let all = |ns: u64| vec![vec![Picos::from_nanos(ns); 3]; 3];
+    let cache = Some(LastCache { size: Bytes::mib(64), load: Picos(1_000) });
+    let latency = Latency { load: all(80), line: all(8), cache, ..Latency::default() };
+    let limit = BytesPerSecond::new(Bytes(12_000_000_000)).unwrap();
+    let prices = Prices::new(|work| if work == Work::UserFill { Picos::from_nanos(100) } else { Picos(0) });
+    let config = Config { latency, prices, bandwidth: vec![(NodeId(0), limit)], ..machine() };
+    let found = |pattern| sweeps_of(&config, pattern, &[(0, 0), (1, 0)], 400).0;
+    // From the cache: 4 KiB in 100 ns. Past it: 6 GB/s each. Lines that are read and written back take twice as much: 3 GB/s each.
+    for (pattern, megabytes) in [(Pattern::Sweep, 16_384), (Pattern::NonTemporal, 2_400), (Pattern::Fresh, 1_200)] {
+        for bytes in found(pattern) {
+            let (wanted, what) = (megabytes * 1_000_000, format!("{pattern:?}: {bytes}"));
+            assert!(bytes.abs_diff(wanted) * 50 <= wanted, "{what}");
+        }
+    }
+}
+
+#[test]
+fn bzero_of_2013_goes_past_caches_beyond_a_share_of_the_cache() {
+    let cache = Some(LastCache { size: Bytes::mib(3), load: Picos(1_000) });
+    let pairs: Vec<Vec<CpuId>> = (0..NODES).map(|node| vec![CpuId(2 * node), CpuId(2 * node + 1)]).collect();
+    let latency = Latency { cache, ..latency() };
+    let of = |release: &str| {
+        let rules = rules::variant::named(release).clone();
+        let config = Config { latency: latency.clone(), caches: pairs.clone(), variant: rules, ..machine() };
+        let sizes = [1152, 1153, 1536, 1537].map(Bytes::kib);
+        simulate(&config, no_entries, async move |os: Sim| sizes.map(|size| os.bzero(size))).0
+    };
+    let (cached, past) = (Stores::Cached, Stores::NonTemporal);
+    assert_eq!(of("v3.9"), [cached, cached, cached, past], "half of 3 MiB");
+    assert_eq!(of("v3.16"), [cached; 4]);
+    assert_eq!(of("v6.1"), [cached; 4]);
+    assert_eq!(of("v6.10"), [cached, past, past, past], "three quarters of that half");
 }
 
 /// The time of computing and of a round of loads on CPU 0, while CPU 1 of the same core and cache is busy or not.

@@ -31,6 +31,8 @@ fn an_access_takes_what_the_file_says_of_its_two_places() {
             assert_eq!(visit.total(), *load, "no cache, no TLB");
             let sweep = latency.of_visit(&prices(), Pattern::Sweep, Frames(1 << 20), place(from, to));
             assert_eq!(sweep.total().0, latency.line[from][to].0 * 64);
+            let past = latency.of_visit(&prices(), Pattern::NonTemporal, Frames(1 << 20), place(from, to));
+            assert_eq!(past.total().0, latency.load[from][to].0 / 10 * 64, "ten lines on their way at once");
         }
     }
     let own = two_nodes();
@@ -54,6 +56,19 @@ fn a_flat_machine_takes_the_same_everywhere() {
 fn memory_that_is_nearer_than_ones_own_is_not_remote() {
     let latency = Latency { load: picos(&[&[90, 60], &[60, 90]]), ..Latency::default() };
     assert_eq!(latency.of(&prices(), 0, 1), AccessPrice { near: Picos(60_000), far: Picos(0) });
+}
+
+#[test]
+fn threads_that_share_a_cache_have_parts_of_it() {
+    let cache = LastCache { size: Bytes::mib(18), load: Picos::from_nanos(30) };
+    let latency = Latency { cache: Some(cache), ..two_nodes() };
+    let price = |cache_users| {
+        let place = Place { cache_users, ..place(0, 1) };
+        latency.of_visit(&prices(), Pattern::Sweep, Bytes::mib(6).frames(), place).total().0
+    };
+    let (cached, remote) = (300_000, 11_000 * 64);
+    // A third of the cache each.
+    assert_eq!([1, 3, 4, 16].map(price), [cached, cached, remote, remote]);
 }
 
 #[test]

@@ -96,7 +96,12 @@ impl Accesses {
                     range,
                     Place { from: own, to, is_huge, cache_users },
                 );
-                if is_flow { with_turn(alone, mm.memory.flows().turn(cpu, own, to)) } else { alone }
+                if is_flow {
+                    let turn = mm.memory.flows().turn(cpu, own, to);
+                    with_turn(alone, Picos(turn.0 * pattern.crossings()))
+                } else {
+                    alone
+                }
             };
             (0..mm.memory.nodes().count()).map(unit).collect()
         };
@@ -111,7 +116,7 @@ impl Accesses {
             cx.prices(),
             self.pattern,
             range,
-            Place { from, to, is_huge: false, cache_users: 1 },
+            Place { from, to, is_huge: false, cache_users: mm.memory.beside().cache_users },
         )
     }
 
@@ -320,7 +325,10 @@ impl Accesses {
         cx.access(unit, pages);
         if self.is_flow(mm) {
             let alone = self.alone(mm, cx, node).total();
-            mm.memory.flows_mut().note(cx.cpu().0 as usize, node, (pages, alone));
+            // What crosses twice is as two pages of half the time.
+            let crossings = self.pattern.crossings();
+            let each = Picos(alone.0 / crossings);
+            mm.memory.flows_mut().note(cx.cpu().0 as usize, node, (pages * crossings, each));
         }
     }
 
