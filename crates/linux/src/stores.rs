@@ -61,11 +61,13 @@ pub(crate) unsafe fn write_page(page: *mut u8, stores: Stores) {
         #[cfg(target_arch = "x86_64")]
         Stores::NonTemporal => {
             use std::arch::x86_64::{__m128i, _mm_set1_epi8, _mm_sfence, _mm_stream_si128};
+            #[expect(clippy::cast_ptr_alignment, reason = "a page is aligned")]
+            let lines = page.cast::<__m128i>();
             // SAFETY: as the caller says; a page is aligned, and every x86-64 has SSE2.
             unsafe {
                 let value = _mm_set1_epi8(3);
                 for at in 0..PAGE / 16 {
-                    _mm_stream_si128(page.cast::<__m128i>().add(at), value);
+                    _mm_stream_si128(lines.add(at), value);
                 }
                 _mm_sfence();
             }

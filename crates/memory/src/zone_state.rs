@@ -129,7 +129,7 @@ impl ZoneState {
     pub(crate) fn hand_to_llfree(&mut self) {
         let cpus = u32::try_from(self.pcps.len()).expect("fewer than 2^32 CPUs");
         self.llfree = Some(Box::new(ZoneLlFree::new(self.start, self.end, cpus, &mut self.buddy)));
-        self.pcps.iter_mut().for_each(|pcp| pcp.never_keep());
+        self.pcps.iter_mut().for_each(Pcp::never_keep);
     }
 
     /// Sets the marks and limits that follow from the settings.

@@ -14,7 +14,7 @@ pub enum Pattern {
     NonTemporal,
     /// As `Sweep`, with the string instruction (`rep stosb`).
     RepStosb,
-    /// As `Sweep`, over memory that has been out of use for so long that no cache has any of it.
+    /// As `Sweep`, over memory of which no cache has a line, since gigabytes were used meanwhile.
     Fresh,
     /// The task loads one word of each page, in an order that no processor foresees; each load begins when the one before has
     /// come. An access is such a load.

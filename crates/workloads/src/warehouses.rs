@@ -89,8 +89,8 @@ pub const INFO: WorkloadInfo = WorkloadInfo {
 /// The entry of a JVM.
 pub(crate) const JVM_ENTRY: &str = "warehouses-jvm";
 
-// The model of a transaction. With 200 loads, 20 us and 7 KiB, one warehouse alone on the box of series s3 has its published score,
-// and so have 25 of them, each within 3 %: chosen on the column without patches, and nowhere else.
+// The model of a transaction. With 200 loads, 20 us and 7 KiB, one warehouse alone on the box of series s3 has its
+// published score, and so have 25 of them, each within 3 %: chosen on the column without patches, and nowhere else.
 
 /// Loads from records of the own warehouse, each after the one before. assumed: fitted, see above.
 const LOADS: u64 = 200;

@@ -54,8 +54,15 @@ fn ordinary_workloads_run_on_llfree_beside_linux() {
     let text = room.run(&words(&[&run, &both])).expect(0).stdout;
     assert!(text.contains("llfree"), "{text}");
     let cells = report::cells(document::whole_records(&room.here().join("result")));
-    let compacted = |cell: &report::Cell| format!("{:?}", cell.measured).contains("compact_stall");
-    assert!(!cells.is_empty() && !cells.iter().any(|cell| compacted(cell) && cell.key.variant == "llfree"));
+    let of = |variant: &str| -> Vec<String> {
+        let its = cells.iter().filter(|cell| cell.key.variant == variant);
+        its.map(|cell| format!("{:?}", cell.measured)).collect()
+    };
+    let (linux, llfree) = (of("v6.1"), of("llfree"));
+    assert!(!linux.is_empty() && linux.len() == llfree.len() && linux != llfree, "{text}");
+    assert!(linux.iter().all(|cell| cell.contains("compact_")), "{linux:?}");
+    // A fault that finds no huge block is not helped by compaction, and no pageblock is stolen from.
+    assert!(llfree.iter().all(|cell| cell.contains("pgfault") && !cell.contains("compact_")), "{llfree:?}");
 }
 
 #[test]

@@ -9,10 +9,12 @@
 //! when a flow begins, ends, or goes through other nodes than before, at most once a tick: between two changes the time of a page
 //! is one number, and a sweep goes on for as long as nothing else happens on its CPU.
 //!
-//! CPUs that write all of the same range through their caches go through it in step: a CPU that is behind finds lines in another's cache, which is
-//! nearer than memory, and catches up; the CPU in front waits for memory. A line then goes from CPU to CPU, first within a node
-//! (the last-level cache answers first), then to another node, and comes from memory once for all CPUs. So a line takes each CPU
-//! as long as it takes to go round. Non-temporal stores have no part in this: no cache has their lines.
+//! CPUs that write all of the same range through their caches go through it in step: a CPU behind finds lines in another's
+//! cache, which is nearer than memory, and catches up; the CPU in front waits for memory. A line then goes from CPU to CPU, first
+//! within a node (the last-level cache answers first), then to another node, and comes from memory once for all CPUs. So a line
+//! takes each CPU as long as it takes to go round. Non-temporal stores have no part in this: no cache has their lines.
+//!
+//! A line that is read before it is written, and written back later, counts twice; a link counts both ways as one.
 
 use units::{Pfn, Picos, Time, Vpn};
 

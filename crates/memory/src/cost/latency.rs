@@ -17,7 +17,7 @@ pub enum Pattern {
     /// As `Sweep`, with stores past all caches (`movntdq`): no cache owns the line, and each line keeps one of the few buffers
     /// of its core until memory has it.
     NonTemporal,
-    /// As `Sweep`, over memory that has been out of use for so long that no cache has any of it: each line is read before it is
+    /// As `Sweep`, over memory of which no cache has a line, since gigabytes were used meanwhile: each line is read before it is
     /// written, and goes back to memory when the cache needs its place.
     Fresh,
     /// The program loads one word of each page, in an order that no processor foresees, each load only after the last has

@@ -82,7 +82,7 @@ fn nothing_is_compacted_reserved_or_taken_from_other_types() {
     let mut memory = memory();
     let zone = crate::pageblock::ZoneIndex(0);
     let request = AllocRequest::gfp_kernel(NodeId(0)).of_order(Order(9));
-    let (_, counters) = with(&mut memory, 0, |memory, cx| while memory.alloc(cx, &request).is_ok() {});
+    let ((), counters) = with(&mut memory, 0, |memory, cx| while memory.alloc(cx, &request).is_ok() {});
     assert_eq!(counters.get(Event::SimExtfragFragmenting), 0);
     assert_eq!(memory.zones()[0].high_atomic, 0);
     let urgency = rules::gfp::Urgency::Normal;

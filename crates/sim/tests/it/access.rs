@@ -237,7 +237,7 @@ fn stores_past_caches_and_to_fresh_memory_take_bandwidth_whatever_the_cache_hold
     let prices = Prices::new(|work| if work == Work::UserFill { Picos::from_nanos(100) } else { Picos(0) });
     let config = Config { latency, prices, bandwidth: vec![(NodeId(0), limit)], ..machine() };
     let found = |pattern| sweeps_of(&config, pattern, &[(0, 0), (1, 0)], 400).0;
-    // From the cache: 4 KiB in 100 ns. Past it: 6 GB/s each. Lines that are read and written back take twice as much: 3 GB/s each.
+    // From the cache: 4 KiB in 100 ns. Past it: 6 GB/s each. Lines that are read and written back: half of that.
     for (pattern, megabytes) in [(Pattern::Sweep, 16_384), (Pattern::NonTemporal, 2_400), (Pattern::Fresh, 1_200)] {
         for bytes in found(pattern) {
             let (wanted, what) = (megabytes * 1_000_000, format!("{pattern:?}: {bytes}"));
@@ -252,7 +252,7 @@ fn bzero_of_2013_goes_past_caches_beyond_a_share_of_the_cache() {
     let pairs: Vec<Vec<CpuId>> = (0..NODES).map(|node| vec![CpuId(2 * node), CpuId(2 * node + 1)]).collect();
     let latency = Latency { cache, ..latency() };
     let of = |release: &str| {
-        let rules = rules::variant::named(release).clone();
+        let rules = *rules::variant::named(release);
         let config = Config { latency: latency.clone(), caches: pairs.clone(), variant: rules, ..machine() };
         let sizes = [1152, 1153, 1536, 1537].map(Bytes::kib);
         simulate(&config, no_entries, async move |os: Sim| sizes.map(|size| os.bzero(size))).0
