@@ -11,7 +11,7 @@ pub mod flows;
 
 use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
 
-use self::flows::Flows;
+use self::flows::{Flows, Side};
 use crate::{
     Memory,
     cost::{Cause, Work},
@@ -37,18 +37,20 @@ pub struct Bandwidth {
 pub struct Server {
     /// Time to read or write one frame while no other CPU does; 0 without a limit.
     per_frame: Picos,
-    /// Time to read or write one frame while user code sweeps through the node's memory; 0 without such sweeps.
-    beside_flows: Picos,
-    /// When all reads and writes asked for so far are done.
-    free_at: Time,
+    /// Time to read or write one frame while user code sweeps through the node's memory, for the node's own CPUs and for others;
+    /// 0 without such sweeps.
+    beside_flows: [Picos; 2],
+    /// When all reads and writes asked for so far are done. Where the sides are served unequally, each waits for its own.
+    free_at: [Time; 2],
 }
 
 impl Server {
     /// Reads or writes frames from `start` on; returns when this is done.
-    fn serve(&mut self, start: Time, frames: u32) -> Time {
-        let from = self.free_at.max(Time(start.0.saturating_sub(SLACK.0)));
-        self.free_at = from + Picos(self.per_frame.max(self.beside_flows).0 * u64::from(frames));
-        self.free_at
+    fn serve(&mut self, start: Time, frames: u32, side: Side) -> Time {
+        let side = if self.beside_flows == [Picos(0); 2] { Side::Near } else { side } as usize;
+        let from = self.free_at[side].max(Time(start.0.saturating_sub(SLACK.0)));
+        self.free_at[side] = from + Picos(self.per_frame.max(self.beside_flows[side]).0 * u64::from(frames));
+        self.free_at[side]
     }
 }
 
@@ -100,8 +102,8 @@ impl Memory {
         let start = cx.now();
         cx.because(Cause::Host, |cx| cx.work(Work::ClearFrame, frames));
         if self.bandwidth.is_limited {
-            let node = self.node_of(frame);
-            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("a block at most"));
+            let (node, side) = self.side_of(cx, frame);
+            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("a block at most"), side);
             cx.wait(done, Cause::Host);
         }
     }
@@ -112,8 +114,9 @@ impl Memory {
         let start = cx.now();
         primitive::user_fill(cx, frames);
         if self.bandwidth.is_limited {
-            let node = self.node_of(frame);
-            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("at most a huge page"));
+            let (node, side) = self.side_of(cx, frame);
+            let frames = u32::try_from(frames).expect("at most a huge page");
+            let done = self.nodes[node].bandwidth.serve(start, frames, side);
             cx.wait(done, Cause::User);
         }
     }
@@ -142,10 +145,18 @@ impl Memory {
         let due = flows.begin_step(now);
         if flows.changes() != changes {
             for (place, id) in self.nodes.ids().enumerate().collect::<Vec<_>>() {
-                self.nodes[id].bandwidth.beside_flows = self.bandwidth.flows.leaves(place);
+                let beside = Side::BOTH.map(|side| self.bandwidth.flows.leaves(place, side));
+                self.nodes[id].bandwidth.beside_flows = beside;
             }
         }
         due
+    }
+
+    /// The node of a frame, and on which side of its memory the CPU is.
+    fn side_of(&self, cx: &Cx<'_>, frame: Pfn) -> (NodeId, Side) {
+        let node = self.node_of(frame);
+        let is_near = !self.bandwidth.flows.has_sides() || self.node_of_cpu(cx.cpu()) == node;
+        (node, if is_near { Side::Near } else { Side::Far })
     }
 
     /// Charges the work on these runs of frames, and waits for the slowest of their nodes.
@@ -154,8 +165,8 @@ impl Memory {
         cx.work(work, u64::from(order.frames()));
         if self.bandwidth.is_limited {
             for run in runs {
-                let node = self.node_of(*run);
-                let done = self.nodes[node].bandwidth.serve(start, order.frames());
+                let (node, side) = self.side_of(cx, *run);
+                let done = self.nodes[node].bandwidth.serve(start, order.frames(), side);
                 cx.wait(done, Cause::Bandwidth);
             }
         }

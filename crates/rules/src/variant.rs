@@ -58,7 +58,7 @@ rules! {
     nowait_is_harder: bool,
 
     ["Another page allocator"]
-    /// Allocator of the frames of every zone: Linux's, or LLFree, which no release has and which cannot compact or report.
+    /// Allocator of all frames: Linux's, or LLFree, which cannot compact or report (an idea).
     allocator: PageAllocator => AtBoot,
 
     ["Watermarks that are raised for a while"]
@@ -344,7 +344,7 @@ rules! {
     reporting_has_budget: bool,
 
     ["The C library of the time"]
-    /// Stores of bzero(3), by the release of glibc that a system of the time has.
+    /// Stores of bzero(3), as the glibc of a release's time has them (`__x86_shared_cache_size`).
     bzero: Bzero,
 
     ["The scheduler"]

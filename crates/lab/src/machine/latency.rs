@@ -53,6 +53,8 @@ pub struct Sharing {
     /// The time of user code that needs no memory while another hardware thread of the core is busy, in percent of its time
     /// alone.
     pub core_percent: u32,
+    /// The part of a node's memory that CPUs of other nodes have together while the node's own want the rest, in percent.
+    pub far_percent: Option<u32>,
     /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
 }
@@ -148,7 +150,10 @@ impl Latency {
             tlb: self.tlb.as_ref().map(|tlb| TlbReach { base: tlb.base, huge: tlb.huge, miss: tlb.ps }),
             walk: self.walk(),
             links: self.links.as_ref().map_or_else(Vec::new, Links::per_page),
-            sharing: self.sharing.as_ref().map(|sharing| cost::latency::Sharing { core_percent: sharing.core_percent }),
+            sharing: self.sharing.as_ref().map(|sharing| cost::latency::Sharing {
+                core_percent: sharing.core_percent,
+                far_percent: sharing.far_percent,
+            }),
         }
     }
 
@@ -273,14 +278,21 @@ const CORE_PERCENT: std::ops::RangeInclusive<u64> = 100..=400;
 
 fn sharing(table: &TableReader<'_>) -> Result<Option<Sharing>, UsageError> {
     let Some(figure) = table.table("sharing")? else { return Ok(None) };
-    let figure = figure.only("key", &["core_percent", "source"])?;
+    let figure = figure.only("key", &["core_percent", "far_percent", "source"])?;
     let found: u64 = figure.required("core_percent")?;
     let percent = u32::try_from(found).ok().filter(|_| CORE_PERCENT.contains(&found));
     let core_percent = percent.ok_or_else(|| {
         let (least, most) = CORE_PERCENT.into_inner();
         figure.error("core_percent", format!("expected {least} to {most} (percent of the time alone), found {found}"))
     })?;
-    Ok(Some(Sharing { core_percent, source: prices::source_of(&figure)? }))
+    let found: Option<u64> = figure.optional("far_percent")?;
+    let far_percent = found.map(|found| {
+        let percent = u32::try_from(found).ok().filter(|percent| (1..=99).contains(percent));
+        let problem = || format!("expected 1 to 99 (percent of a node's memory), found {found}");
+        percent.ok_or_else(|| figure.error("far_percent", problem()))
+    });
+    let far_percent = far_percent.transpose()?;
+    Ok(Some(Sharing { core_percent, far_percent, source: prices::source_of(&figure)? }))
 }
 
 fn tlb(table: &TableReader<'_>) -> Result<Option<Tlb>, UsageError> {
@@ -400,8 +412,9 @@ pub(super) fn write(latency: &Latency, quoted: impl Fn(&str) -> String) -> Strin
     if let Some(Links { mb_per_s, source }) = &latency.links {
         text += &format!("links = {{ mb_per_s = {mb_per_s:?}, source = {} }}\n", quoted(source));
     }
-    if let Some(Sharing { core_percent, source }) = &latency.sharing {
-        text += &format!("sharing = {{ core_percent = {core_percent}, source = {} }}\n", quoted(source));
+    if let Some(Sharing { core_percent, far_percent, source }) = &latency.sharing {
+        let far = far_percent.map_or_else(String::new, |percent| format!("far_percent = {percent}, "));
+        text += &format!("sharing = {{ core_percent = {core_percent}, {far}source = {} }}\n", quoted(source));
     }
     if let Some(Host { pages, source }) = &latency.host {
         text += &format!("host = {{ pages = {}, source = {} }}\n", quoted(pages), quoted(source));

@@ -28,6 +28,23 @@ pub struct Ours {
     pub(super) words: BTreeSet<String>,
 }
 
+/// Values of rows that say their case only because columns of other cases stand beside them: where a column has one case alone, a
+/// published row without a case is that one's.
+fn alone(values: &[(Place, f64)], cases: &[String]) -> Vec<(Place, f64)> {
+    let mut found: BTreeMap<Place, Vec<f64>> = BTreeMap::new();
+    for ([experiment, metric, row, kernel], value) in values {
+        let of_case = |case: &String| row.strip_suffix(case.as_str())?.strip_suffix(" of ");
+        if let Some(row) = cases.iter().find_map(of_case) {
+            let place = [experiment.as_str(), metric, row, kernel].map(str::to_owned);
+            found.entry(place).or_default().push(*value);
+        }
+    }
+    let is_new = |place: &Place| values.iter().all(|(known, _)| known != place);
+    let one =
+        found.into_iter().filter_map(|(place, values)| Some((place, *values.first().filter(|_| values.len() == 1)?)));
+    one.filter(|(place, _)| is_new(place)).collect()
+}
+
 impl Ours {
     /// Reads the tables of each seed. Columns that were not published are left out.
     pub fn new(cells: &[Cell], layout: Layout, published: &Published) -> Self {
@@ -108,6 +125,11 @@ impl Ours {
                 }
             }
         }
+        let alone = alone(&values, &distinct(cells.iter().map(|cell| cell.key.case.clone())));
+        for ([experiment, metric, case, _], _) in &alone {
+            self.rows.entry(experiment.clone()).or_default().insert((metric.clone(), case.clone()));
+        }
+        values.extend(alone);
         values
     }
 
@@ -202,4 +224,24 @@ fn changes(values: &[(Place, f64)], published: &Published) -> Vec<(Place, f64)> 
         changed.filter_map(change_of).collect::<Vec<_>>()
     };
     published.source.changes.iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_whose_column_has_one_case_is_found_without_it() {
+        let value = |row: &str, kernel: &str, value| (["e", "counter", row, kernel].map(str::to_owned), value);
+        let values = [
+            value("pgfault of all", "old", 7.0),
+            value("pgfault of all-hard", "hand", 8.0),
+            value("pgscan of all", "old", 1.0),
+            value("pgscan of all-hard", "old", 2.0),
+            value("pgfree of all", "old", 3.0),
+            value("pgfree", "old", 4.0),
+        ];
+        let cases = ["all", "all-hard"].map(str::to_owned);
+        assert_eq!(alone(&values, &cases), [value("pgfault", "hand", 8.0), value("pgfault", "old", 7.0)]);
+    }
 }

@@ -50,9 +50,9 @@ impl Machine {
             let (sweep, start) = (&sweeps[cpu], clocks[cpu]);
             let to = sweep.pages[usize::try_from(done[cpu]).unwrap() % sweep.pages.len()];
             let mut end = start + self.alone[sweep.from][to];
-            end = end.max(nodes[to].serve(start, 1));
+            end = end.max(nodes[to].serve(start, 1, Side::Near));
             if self.links[sweep.from][to] > Picos(0) {
-                end = end.max(links[sweep.from][to].serve(start, 1));
+                end = end.max(links[sweep.from][to].serve(start, 1, Side::Near));
             }
             clocks[cpu] = end;
             done[cpu] += 1;
@@ -197,12 +197,12 @@ fn who_clears_beside_flows_has_what_they_leave() {
     }
     flows.begin_step(Time(20 * US));
     // Two pages a microsecond of 2.5: a fifth is left, less than an equal part.
-    assert_eq!(flows.leaves(0), Picos(US / 10 * 12));
-    assert_eq!(flows.leaves(1), Picos(0));
+    assert_eq!(flows.leaves(0, Side::Near), Picos(US / 10 * 12));
+    assert_eq!(flows.leaves(1, Side::Near), Picos(0));
     // Their CPUs do something else, and nobody says so.
     flows.begin_step(Time(20_000 * US));
     flows.begin_step(Time(30_000 * US));
-    assert_eq!(flows.leaves(0), Picos(0));
+    assert_eq!(flows.leaves(0, Side::Near), Picos(0));
 }
 
 /// Four CPUs, of which those held up by faults clear: the more clear, the more of the node is theirs together.
@@ -219,7 +219,7 @@ fn each_cpu_that_clears_has_a_part_like_that_of_a_flow() {
             flows.end_step(cpu, (0, Some(writes(cpu))), Time(2 * US), End::HeldUp);
         }
         flows.begin_step(Time(20 * US));
-        flows.leaves(0)
+        flows.leaves(0, Side::Near)
     };
     assert_eq!(left(0), Picos(5 * US), "a fifth for one that nobody knows of");
     assert_eq!(left(1), Picos(4 * US));
@@ -251,8 +251,62 @@ fn lines_go_round_those_who_write_in_step() {
     flows.begin_step(Time(4030 * US));
     assert_eq!(turns(&flows), [480, 480], "24 * 20");
     // So they do where stores go past caches, whatever they write.
-    (0..24).for_each(|cpu| step(&mut flows, cpu, None, 8000));
-    (0..24).for_each(|cpu| step(&mut flows, cpu, None, 12000));
-    flows.begin_step(Time(12_030 * US));
+    (0..24).for_each(|cpu| step(&mut flows, cpu, None, 4040));
+    (0..24).for_each(|cpu| step(&mut flows, cpu, None, 8010));
+    flows.begin_step(Time(8040 * US));
     assert_eq!(turns(&flows), [480, 480], "no line goes round");
+}
+
+/// Pages in 400 us of CPUs that sweep through node 0's memory, where CPUs of node 1 have three tenths beside CPUs of node 0.
+fn of_sides(near: usize, far: usize) -> [u64; 2] {
+    let mut flows = Flows::default();
+    // Ten pages a microsecond.
+    flows.limit_node((0, 2), Picos(US / 10));
+    flows.limit_node((1, 2), Picos(US / 10));
+    flows.set_far_percent(30);
+    let alone = Picos(US / 4);
+    for cpu in 0..near + far {
+        let from = usize::from(cpu >= near);
+        flows.begin_step(Time(0));
+        flows.note(cpu, 0, (1, alone));
+        flows.end_step(cpu, (from, None), Time(2 * US), End::GoesOn);
+    }
+    flows.begin_step(Time(20 * US));
+    let pages = |from: usize| 400 * US / alone.max(flows.turn(from * near, from, 0)).0;
+    [pages(0) * near as u64, pages(1) * far as u64]
+}
+
+#[test]
+fn sides_of_a_nodes_memory_have_their_parts_and_what_is_left() {
+    let within = |found: [u64; 2], wanted: [u64; 2]| {
+        let is_near = |(found, wanted): (&u64, &u64)| found.abs_diff(*wanted) * 100 <= *wanted;
+        assert!(found.iter().zip(&wanted).all(is_near), "{found:?}, not {wanted:?}");
+    };
+    // Each wants four pages a microsecond, of ten.
+    within(of_sides(1, 1), [1600, 1600]);
+    within(of_sides(3, 3), [2800, 1200]);
+    within(of_sides(1, 6), [1600, 2400]);
+    within(of_sides(4, 0), [4000, 0]);
+    within(of_sides(0, 4), [0, 4000]);
+    // Of 7.5 and 2.5 wanted pages, only the near ones are too many.
+    within(of_sides(6, 2), [2800, 1200]);
+}
+
+/// Two CPUs of each node, of which one is held up by a fault: what it clears has half of its side.
+#[test]
+fn who_clears_has_the_part_of_its_side() {
+    let mut flows = Flows::default();
+    flows.limit_node((0, 2), Picos(US));
+    flows.limit_node((1, 2), Picos(US));
+    flows.set_far_percent(20);
+    for cpu in 0..4 {
+        flows.note(cpu, 0, (10, Picos(US)));
+        flows.end_step(cpu, (cpu / 2, None), Time(US), End::GoesOn);
+    }
+    for cpu in [0, 2] {
+        flows.end_step(cpu, (cpu / 2, None), Time(2 * US), End::HeldUp);
+    }
+    flows.begin_step(Time(20 * US));
+    assert_eq!(Side::BOTH.map(|side| flows.leaves(0, side).0 * 10 / US), [25, 100], "0.4 and 0.1 of the node");
+    assert_eq!(Side::BOTH.map(|side| flows.leaves(1, side)), [Picos(0); 2]);
 }
