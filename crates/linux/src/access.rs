@@ -26,11 +26,7 @@ pub(crate) fn access(runs: Runs, pattern: Pattern, amount: Amount) -> Result<Acc
     }
     Ok(match pattern {
         Pattern::Sweep | Pattern::Fresh | Pattern::NonTemporal | Pattern::RepStosb => {
-            let stores = match pattern {
-                Pattern::NonTemporal => Stores::NonTemporal,
-                Pattern::RepStosb => Stores::RepStosb,
-                _ => Stores::Cached,
-            };
+            let stores = pattern.stores().expect("a sweep stores");
             let start = first_byte(range);
             let mut next = 0;
             let (visits, time) = visit(pages, amount, |visits| {

@@ -49,7 +49,17 @@ impl From<VmRange> for Runs {
 impl Pattern {
     /// Does the task store to all of memory, page after page?
     pub fn is_sweep(self) -> bool {
-        matches!(self, Self::Sweep | Self::NonTemporal | Self::RepStosb | Self::Fresh)
+        self.stores().is_some()
+    }
+
+    /// The stores of a sweep; none for the patterns that load words.
+    pub fn stores(self) -> Option<Stores> {
+        match self {
+            Self::Sweep | Self::Fresh => Some(Stores::Cached),
+            Self::NonTemporal => Some(Stores::NonTemporal),
+            Self::RepStosb => Some(Stores::RepStosb),
+            Self::Random | Self::Lines(_) | Self::Stride | Self::Update => None,
+        }
     }
 }
 

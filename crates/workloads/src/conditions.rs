@@ -22,6 +22,11 @@ const DROP_CACHES: ParamInfo = ParamInfo {
 /// Parameters that each workload has which maps memory, unless it has one of the same name.
 const PARAMS: [ParamInfo; 2] = [POLICY, DROP_CACHES];
 
+/// The shared parameters of a workload; a name that no workload has gives none.
+pub(crate) fn shared_params(workload: &str) -> Vec<ParamInfo> {
+    WORKLOADS.iter().find(|info| info.name == workload).map_or_else(Vec::new, WorkloadInfo::shared_params)
+}
+
 impl WorkloadInfo {
     /// The shared parameters that the workload has besides its own.
     pub fn shared_params(&self) -> Vec<ParamInfo> {
@@ -87,8 +92,7 @@ impl Policy {
 impl Conditions {
     /// From all parameters of a workload.
     pub fn of<'a>(workload: &str, given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
-        let info = WORKLOADS.iter().find(|info| info.name == workload);
-        Self::parse(&info.map_or_else(Vec::new, WorkloadInfo::shared_params), given)
+        Self::parse(&shared_params(workload), given)
     }
 
     /// From the parameters given that are among the workload's shared ones; others are passed over.

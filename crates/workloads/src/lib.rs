@@ -171,7 +171,7 @@ impl Workload {
     /// The workload `name` with parameters given as text; those not given take their defaults. [`Conditions`], which go before
     /// it, are checked.
     pub fn parse<'a>(name: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, ParamError> {
-        let shared = WORKLOADS.iter().find(|info| info.name == name).map_or_else(Vec::new, WorkloadInfo::shared_params);
+        let shared = conditions::shared_params(name);
         let is_shared = |(name, _): &(&str, &str)| shared.iter().any(|param| param.name == *name);
         let (conditions, params): (Vec<_>, Vec<_>) = params.into_iter().partition(is_shared);
         Conditions::parse(&shared, conditions)?;

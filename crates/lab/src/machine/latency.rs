@@ -275,23 +275,21 @@ fn cache(table: &TableReader<'_>, name: &str) -> Result<Option<Cache>, UsageErro
 
 /// From no slow-down to that of a core which does less with two threads than with one.
 const CORE_PERCENT: std::ops::RangeInclusive<u64> = 100..=400;
+/// Neither side of a node's memory is left without any.
+const FAR_PERCENT: std::ops::RangeInclusive<u64> = 1..=99;
 
 fn sharing(table: &TableReader<'_>) -> Result<Option<Sharing>, UsageError> {
     let Some(figure) = table.table("sharing")? else { return Ok(None) };
     let figure = figure.only("key", &["core_percent", "far_percent", "source"])?;
     let found: u64 = figure.required("core_percent")?;
-    let percent = u32::try_from(found).ok().filter(|_| CORE_PERCENT.contains(&found));
-    let core_percent = percent.ok_or_else(|| {
-        let (least, most) = CORE_PERCENT.into_inner();
-        figure.error("core_percent", format!("expected {least} to {most} (percent of the time alone), found {found}"))
-    })?;
+    let percent = |key, found, range: std::ops::RangeInclusive<u64>, of| {
+        let (least, most) = range.clone().into_inner();
+        let percent = u32::try_from(found).ok().filter(|_| range.contains(&found));
+        percent.ok_or_else(|| figure.error(key, format!("expected {least} to {most} (percent of {of}), found {found}")))
+    };
+    let core_percent = percent("core_percent", found, CORE_PERCENT, "the time alone")?;
     let found: Option<u64> = figure.optional("far_percent")?;
-    let far_percent = found.map(|found| {
-        let percent = u32::try_from(found).ok().filter(|percent| (1..=99).contains(percent));
-        let problem = || format!("expected 1 to 99 (percent of a node's memory), found {found}");
-        percent.ok_or_else(|| figure.error("far_percent", problem()))
-    });
-    let far_percent = far_percent.transpose()?;
+    let far_percent = found.map(|found| percent("far_percent", found, FAR_PERCENT, "a node's memory")).transpose()?;
     Ok(Some(Sharing { core_percent, far_percent, source: prices::source_of(&figure)? }))
 }
 

@@ -135,6 +135,11 @@ impl Side {
     pub(super) fn of(from: usize, to: usize) -> Self {
         if from == to { Self::Near } else { Self::Far }
     }
+
+    /// The side's part of a node's memory, where remote CPUs have `far`.
+    fn part(self, far: u128) -> u128 {
+        if self == Self::Far { far } else { ONE - far }
+    }
 }
 
 impl Flows {
@@ -301,11 +306,13 @@ impl Flows {
             return;
         }
         let [near, far] = Side::BOTH.map(|side| self.asked(Resource::Side(node, side)));
-        let near_part = ONE - far_part;
-        let parts = match () {
-            () if near <= near_part => [ONE, ONE - near],
-            () if far <= far_part => [ONE - far, ONE],
-            () => [near_part, far_part],
+        let parts = Side::BOTH.map(|side| side.part(far_part));
+        let parts = if near <= parts[0] {
+            [ONE, ONE - near]
+        } else if far <= parts[1] {
+            [ONE - far, ONE]
+        } else {
+            parts
         };
         for (side, part) in Side::BOTH.into_iter().zip(parts) {
             self.find_turn(Resource::Side(node, side), part);
@@ -393,7 +400,7 @@ impl Flows {
         }
         let (resource, part) = match self.far_part {
             None => (whole, ONE),
-            Some(far) => (Resource::Side(node, side), if side == Side::Far { far } else { ONE - far }),
+            Some(far) => (Resource::Side(node, side), side.part(far)),
         };
         let is_on_side = |flow: &&Flow| self.far_part.is_none() || Side::of(flow.from, node) == side;
         let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u128;

@@ -325,7 +325,7 @@ impl Accesses {
         cx.access(unit, pages);
         if self.is_flow(mm) {
             let alone = self.alone(mm, cx, node).total();
-            // What crosses twice is as two pages of half the time.
+            // A page whose lines cross twice counts as two pages of half the time.
             let crossings = self.pattern.crossings();
             let each = Picos(alone.0 / crossings);
             mm.memory.flows_mut().note(cx.cpu().0 as usize, node, (pages * crossings, each));
