@@ -356,6 +356,8 @@ rules! {
     sched_load_stays: bool,
     /// A group of CPUs is overloaded only if its tasks used nearly all of its time of late (`group_is_overloaded`).
     sched_overload_by_usage: bool,
+    /// Groups of CPUs even out single tasks only where one has two more than the other (`update_sd_lb_stats`).
+    sched_evens_out_two: bool,
     /// Of tasks that wait, the one that came last moves, not the one that waits longest (`detach_tasks`).
     sched_moves_latest: bool,
     /// A task may wake on the CPU that wakes it, by the loads of that CPU and its last (`wake_affine`).

@@ -6,7 +6,7 @@ use std::ops::{Index, IndexMut, Range};
 use memory::{event::Counters, frame::SpaceId, line::CacheLine};
 use mm::{Mm, Spaces, space::address_space::AddressSpace};
 use rules::variant::Variant;
-use units::{Bytes, CpuId, NodeId, Pfn};
+use units::{Bytes, CpuId, NodeId, Pfn, Time};
 
 use crate::{
     TICK,
@@ -32,6 +32,8 @@ pub(crate) struct Kernel {
     pub(crate) settled_in: Vec<u32>,
     /// When the kernel's CPUs tick.
     pub(crate) ticks: Ticks,
+    /// When a busy CPU next looks for idle ones (`nohz_kick_needed`).
+    pub(crate) next_kick: Time,
     /// The sched domains: which CPUs the scheduler compares.
     pub(crate) domains: Domains,
     /// Moves of the kernel's tasks from CPU to CPU.
@@ -58,6 +60,7 @@ impl Kernel {
         Self {
             counters,
             ticks: Ticks::every(TICK),
+            next_kick: Time(0),
             domains: Domains::flat(cpus.clone()),
             moves: SchedMoves::default(),
             mm,

@@ -12,6 +12,7 @@ mod moves;
 mod numa_search;
 mod numa_swap;
 mod preferred;
+mod push;
 mod wake;
 mod wakes;
 

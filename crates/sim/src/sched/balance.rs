@@ -1,19 +1,23 @@
 //! Linux: kernel/sched/fair.c (v4.1): `load_balance`, `rebalance_domains`, `idle_balance`: which CPU takes tasks over from which.
 //! Differs: where tasks are counted instead of loads (rework of 5.5, in the rules of 5.8), a CPU that becomes idle looks however
-//! short its idle times are (`avg_idle`), an idle CPU looks at each tick of CPUs with waiting tasks, and what idle CPUs see does
-//! not change when they look next. The cost of a look never keeps a CPU from it (`max_newidle_lb_cost`). A CPU that runs a single
-//! task has no ticks, so its looks are made up for when another CPU has a task too many. A running task is never pushed away
-//! (`active_load_balance_cpu_stop`), and from 4.15 on the longest-waiting task is the one that has run least.
+//! short its idle times are (`avg_idle`), an idle CPU looks at each tick of CPUs with waiting tasks, what idle CPUs see does not
+//! change when they look next, and no running task is pushed away. The cost of a look never keeps a CPU from it
+//! (`max_newidle_lb_cost`). A CPU that runs a single task has no ticks, so its looks are made up for when another CPU has a task
+//! too many, or is idle. From 4.15 on the longest-waiting task is the one that has run least.
 
 use std::cmp::Reverse;
 
 use units::{CpuId, Time};
 
 use super::{
-    balancing::MIGRATION_COST,
+    balancing::{MIGRATION_COST, Seen},
     busiest::{Amount, Looker},
 };
 use crate::{ids::TaskId, runqueue::Enqueue, world::World};
+
+/// Failed looks, beyond those after which a CPU takes a task with a hot cache, until a running task is pushed away
+/// (`need_active_balance`).
+const PATIENCE: u32 = 2;
 
 impl World {
     /// Updates a CPU's load before a task comes or goes: up to here the load was unchanged.
@@ -46,7 +50,7 @@ impl World {
         let (at, will_wake_soon) = (cpu.clock, cpu.balancing.mean_idle < MIGRATION_COST);
         let kernel = &self.kernels[cpu.kernel];
         let (levels, looks) = (kernel.domains.levels(), !(kernel.variant().sched_compares_loads && will_wake_soon));
-        let got = looks && (0..levels).any(|level| self.look(id, level, at, Looker::NewlyIdle).1);
+        let got = looks && (0..levels).any(|level| self.look(id, level, at, Looker::NewlyIdle).got);
         self.cpus[id.0 as usize].balancing.idle_since = (!got).then_some(at);
         got
     }
@@ -80,13 +84,13 @@ impl World {
         let looks = all.flat_map(|cpu| (0..levels).map(move |level| (cpu, level)));
         // Bound: each CPU looks once in a tick at each level.
         while let Some((next, other, level)) = looks.clone().filter_map(|(cpu, level)| due(self, cpu, level)).min() {
-            let (saw_imbalance, _) = self.look(other, level, now, Looker::Busy);
-            self.cpus[other.0 as usize].looked(next, level, saw_imbalance);
+            let seen = self.look(other, level, now, Looker::Busy);
+            self.cpus[other.0 as usize].looked(next, level, seen);
         }
     }
 
-    /// Looks at the others of a domain for a CPU; returns whether one has too much, and whether the CPU got any of that.
-    fn look(&mut self, id: CpuId, level: usize, at: Time, looker: Looker) -> (bool, bool) {
+    /// Looks at the others of a domain for a CPU.
+    fn look(&mut self, id: CpuId, level: usize, at: Time, looker: Looker) -> Seen {
         let found = self.busiest(id, level, at, looker);
         let (saw, got) = (found.is_some(), found.is_some_and(|found| self.take_some(id, found, (level, looker), at)));
         let cpu = &mut self.cpus[id.0 as usize];
@@ -97,13 +101,34 @@ impl World {
             (true, false) => last.failed + 1,
             _ => 0,
         };
-        if kernel.variant().sched_compares_loads {
-            last.saw_imbalance = saw;
+        let (compares_loads, tries) = (kernel.variant().sched_compares_loads, kernel.domains.nice_tries(level));
+        let (has_failed, tick) = (last.failed > tries + PATIENCE, kernel.ticks.last(at));
+        let asked = found.filter(|_| compares_loads && has_failed && looker != Looker::NewlyIdle);
+        let pushes = asked.is_some_and(|(from, _)| self.ask_to_push(from, id));
+        let last = &mut self.cpus[id.0 as usize].balancing.looks[level];
+        if pushes {
+            last.failed = tries + 1;
+        }
+        if compares_loads {
+            last.saw_imbalance = saw && !pushes;
             if looker == Looker::Idle {
-                last.last = kernel.ticks.last(at);
+                last.last = tick;
             }
         }
-        (saw, got)
+        Seen { is_uneven: saw, got, pushes }
+    }
+
+    /// Asks a CPU to push its running task to another one. Returns false if the task may not run there, or if the CPU has been
+    /// asked before.
+    pub(super) fn ask_to_push(&mut self, from: CpuId, to: CpuId) -> bool {
+        let Some(running) = self.cpus[from.0 as usize].running else { return false };
+        if !self.tasks[running.0 as usize].may_run_on(to) {
+            return false;
+        }
+        let there = &mut self.cpus[from.0 as usize];
+        let is_asked = there.push_to.is_some();
+        there.push_to.get_or_insert(to);
+        !is_asked
     }
 
     /// Takes as much over from another CPU as is to be had (`detach_tasks`). Returns false if that is nothing.
@@ -251,6 +276,9 @@ mod tests {
         task::Task,
     };
 
+    /// A look that saw an imbalance, and got nothing of it.
+    const UNEVEN: Seen = Seen { is_uneven: true, ..Seen::NOTHING };
+
     /// Four CPUs, of which two each share a cache; the first has four tasks, and runs one of them.
     fn crowded(rules: &str) -> World {
         let mut world = crate::tests::world_of(rules, vec![vec![0, 1], vec![2, 3]]);
@@ -299,11 +327,11 @@ mod tests {
         assert!(world.pull(CpuId(3)), "the other pair has four tasks");
         // But a CPU that has been idle leaves it to the first of its group.
         let mut world = crowded("v3.16");
-        assert!(!world.look(CpuId(3), 1, Time(0), Looker::Idle).1);
-        assert!(world.look(CpuId(2), 1, Time(0), Looker::Idle).1);
+        assert!(!world.look(CpuId(3), 1, Time(0), Looker::Idle).got);
+        assert!(world.look(CpuId(2), 1, Time(0), Looker::Idle).got);
         // From 4.1 on both do: the neighbour, which idles too, is nearer.
         let mut world = crowded("v4.1");
-        assert!(!world.look(CpuId(2), 1, Time(0), Looker::Idle).1);
+        assert!(!world.look(CpuId(2), 1, Time(0), Looker::Idle).got);
     }
 
     #[test]
@@ -356,14 +384,14 @@ mod tests {
     fn a_busy_cpu_balances_at_the_tick_after_its_interval() {
         let world = crowded("v4.1");
         let mut cpu = Cpu::new(HOST, variant::named("v4.1"));
-        cpu.looked(millis(400), 0, true);
+        cpu.looked(millis(400), 0, UNEVEN);
         assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods()), millis(400 + 2 * 32));
-        cpu.looked(millis(464), 0, false);
+        cpu.looked(millis(464), 0, Seen::NOTHING);
         assert_eq!(cpu.next_balance(0, 2, &world.kernels[HOST].periods()), millis(464 + 2 * 2 * 32));
         for (rules, interval) in [("v5.8", 2 * 32), ("v5.10", 2 * 16 - 4)] {
             let periods = crowded(rules).kernels[HOST].periods();
             let mut cpu = Cpu::new(HOST, variant::named(rules));
-            cpu.looked(millis(400), 0, true);
+            cpu.looked(millis(400), 0, UNEVEN);
             assert_eq!(cpu.next_balance(0, 2, &periods), millis(400 + interval), "{rules}");
         }
         // The CPU had no tick while it was idle.
@@ -376,7 +404,7 @@ mod tests {
     fn a_newly_idle_look_leaves_the_last_look_time() {
         let mut world = crowded("v4.1");
         let cpu = &mut world.cpus[1];
-        cpu.looked(millis(400), 0, false);
+        cpu.looked(millis(400), 0, Seen::NOTHING);
         // The CPU's interval would end after 128 ms. Half of that is its interval after an imbalance, and has gone by.
         cpu.clock = millis(501);
         assert!(world.pull(CpuId(1)));
@@ -398,7 +426,7 @@ mod tests {
         for task in &mut world.tasks[..4] {
             (task.was_preempted, task.runnable_since) = (true, millis(501));
         }
-        world.cpus[1].looked(millis(400), 0, false);
+        world.cpus[1].looked(millis(400), 0, Seen::NOTHING);
         world.cpus[1].clock = millis(501);
         world.leave(CpuId(1), alone);
         assert!(world.cpus[1].is_idle() && world.cpus[1].balancing.looks[0].saw_imbalance);
@@ -409,9 +437,9 @@ mod tests {
     fn a_look_at_what_is_balanced_ends_a_row_of_failures() {
         let mut cpu = Cpu::new(HOST, variant::named("v4.1"));
         cpu.balancing.looks[0].failed = 2;
-        cpu.looked(Time(1), 0, true);
+        cpu.looked(Time(1), 0, UNEVEN);
         assert_eq!(cpu.balancing.looks[0].failed, 2);
-        cpu.looked(Time(2), 0, false);
+        cpu.looked(Time(2), 0, Seen::NOTHING);
         assert_eq!(cpu.balancing.looks[0].failed, 0);
     }
 }

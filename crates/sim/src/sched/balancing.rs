@@ -26,6 +26,22 @@ pub(super) struct Look {
     pub(super) failed: u32,
 }
 
+/// The outcome of a look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Another CPU has too much.
+    pub(super) is_uneven: bool,
+    /// The CPU that looked got some of it.
+    pub(super) got: bool,
+    /// The other CPU was asked to push its running task away.
+    pub(super) pushes: bool,
+}
+
+impl Seen {
+    /// All have as much as they should.
+    pub(super) const NOTHING: Self = Self { is_uneven: false, got: false, pushes: false };
+}
+
 /// When a CPU looks at others, and what others see of it.
 #[derive(Clone, Debug)]
 pub(super) struct Balancing {
@@ -98,14 +114,16 @@ impl Cpu {
             if next > until {
                 return;
             }
-            self.looked(next, level, false);
+            self.looked(next, level, Seen::NOTHING);
         }
     }
 
-    pub(super) fn looked(&mut self, at: Time, level: usize, saw_imbalance: bool) {
+    /// Notes when the CPU looked at others, and what came of it. It waits longer for its next look where all was even, or where
+    /// another CPU is about to push a task away.
+    pub(super) fn looked(&mut self, at: Time, level: usize, seen: Seen) {
         let look = &mut self.balancing.looks[level];
-        (look.last, look.saw_imbalance) = (at, saw_imbalance);
-        if !saw_imbalance {
+        (look.last, look.saw_imbalance) = (at, seen.is_uneven && !seen.pushes);
+        if !seen.is_uneven {
             look.failed = 0;
         }
     }

@@ -117,9 +117,10 @@ impl World {
         let local = self.sum(own, level, (is_idle, true), at);
         let by_usage = self.kernels[kernel].variant().sched_overload_by_usage;
         let spreads = local.has_room && self.kernels[kernel].domains.spreads(level, by_usage);
+        let few = if self.kernels[kernel].variant().sched_evens_out_two { local.tasks + 1 } else { 1 };
         let others = groups.map(|group| {
             let sum = self.sum(group, level, (is_idle, false), at);
-            (Group { is_overloaded: sum.is_overloaded || (spreads && sum.tasks > 1), ..sum }, group)
+            (Group { is_overloaded: sum.is_overloaded || (spreads && sum.tasks > few), ..sum }, group)
         });
         let of_all = |(load, cpus), (group, _): (Group, _)| (load + group.load, cpus + group.cpus);
         let (load, cpus) = others.clone().fold((local.load, local.cpus), of_all);
@@ -133,7 +134,9 @@ impl World {
         let is_forced = looker == Looker::NewlyIdle && local.has_room && busiest.is_overloaded;
         let has_less = local.mean() < busiest.mean() && local.mean() < mean;
         let stands_out = if looker == Looker::Idle {
-            busiest.is_overloaded || local.idle > busiest.idle + 1
+            // More tasks than CPUs, however few tasks a core runs at full speed (`group_weight`).
+            let has_too_many = if by_usage { busiest.is_overloaded } else { busiest.tasks > busiest.cpus };
+            has_too_many || local.idle > busiest.idle + 1
         } else {
             100 * busiest.mean() > self.kernels[kernel].domains.imbalance_pct(level) * local.mean()
         };
@@ -141,9 +144,17 @@ impl World {
         if !takes {
             return None;
         }
-        let waiting = group.cpus.iter().map(|cpu| number(*cpu)).filter(|cpu| self.has_for(id, *cpu));
-        let found = waiting.max_by_key(|cpu| (self.load(*cpu, at), Reverse(*cpu)))?;
-        Some((found, Amount::Load(busiest.too_much_for(&local, mean))))
+        let too_much = busiest.too_much_for(&local, mean);
+        // A task that runs alone may be pushed away, once looks have failed.
+        let is_alone = |cpu: CpuId| {
+            let there = &self.cpus[cpu.0 as usize];
+            there.tasks() == 1 && there.running.is_some() && self.load(cpu, at) <= too_much
+        };
+        let all = group.cpus.iter().map(|cpu| number(*cpu));
+        let found = all
+            .filter(|cpu| self.has_for(id, *cpu) || is_alone(*cpu))
+            .max_by_key(|cpu| (self.load(*cpu, at), Reverse(*cpu)))?;
+        Some((found, Amount::Load(too_much)))
     }
 
     /// Whether a task waits for a CPU that may run on another one. (If there are only others, the kernel looks elsewhere,

@@ -47,6 +47,8 @@ pub(crate) struct Cpu {
     pub(super) siblings: Box<[CpuId]>,
     /// The next tick at which the running task may have had its share.
     pub(crate) next_tick: Time,
+    /// The CPU to which this one's running task is to be pushed (`active_balance`, `push_cpu`).
+    pub(super) push_to: Option<CpuId>,
     /// The task whose state is in the CPU's registers.
     pub(super) loaded: Option<TaskId>,
     pub(super) balancing: Balancing,
@@ -72,6 +74,7 @@ impl Cpu {
             running: None,
             queue: RunQueue::new(rules),
             loaded: None,
+            push_to: None,
             need_resched: false,
             next_tick: Time(0),
             is_spinning: false,

@@ -178,6 +178,14 @@ impl World {
     /// Moves the running task of a CPU to the one that was found for it (`migration_cpu_stop`). Returns false if it stays.
     pub(crate) fn leave_for_preferred(&mut self, id: TaskId, cpu: CpuId) -> bool {
         let Some(to) = self.tasks[id.0 as usize].moves_to.take() else { return false };
+        let goes = self.leave_for(id, (cpu, to));
+        let kernel = self.tasks[id.0 as usize].kernel;
+        self.kernels[kernel].moves.numa += u64::from(goes);
+        goes
+    }
+
+    /// Moves the running task of a CPU to another CPU. Returns false if it cannot leave now.
+    pub(super) fn leave_for(&mut self, id: TaskId, (cpu, to): (CpuId, CpuId)) -> bool {
         let is_ready =
             matches!(self.tasks[id.0 as usize].state, TaskState::User | TaskState::Kernel(_) | TaskState::Answered(_));
         if to == cpu || !is_ready || self.tasks[id.0 as usize].is_spinning {
@@ -186,8 +194,6 @@ impl World {
         let swaps = self.kernels[self.cpus[cpu.0 as usize].kernel].variant().numa_places != NumaPlaces::Alone;
         self.put_running(id, cpu);
         self.take_over(to, id);
-        let kernel = self.tasks[id.0 as usize].kernel;
-        self.kernels[kernel].moves.numa += 1;
         let there = &mut self.cpus[to.0 as usize];
         if there.running.is_none() {
             there.begin_to_be_busy();

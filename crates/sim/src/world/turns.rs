@@ -225,6 +225,12 @@ impl World {
                 Next::Cpu { cpu, clock, horizon } => {
                     self.sample_before(clock);
                     self.waker = Some(cpu);
+                    if clock >= self.kernels[self.cpus[cpu.0 as usize].kernel].next_kick {
+                        self.kick_idle(cpu, clock);
+                    }
+                    if self.push_away(cpu) {
+                        continue;
+                    }
                     if self.cpus[cpu.0 as usize].host_clears > 0 {
                         self.clear_in_host(cpu);
                         continue;
