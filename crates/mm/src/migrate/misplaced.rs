@@ -338,6 +338,10 @@ impl Misplaced {
             mm.unlock_folio(cx, source);
             mm.memory.free(cx, target, Order::HUGE);
             mm.put_back_all(cx, &[source]);
+            if mm.memory.variant().numa_hints_by_table {
+                // As v3.9 has it; from 3.14 on this end counts as nothing.
+                cx.count(Event::PgmigrateFail, Order::HUGE.frames().into());
+            }
             return Step::Done(Misplacement::Changed);
         };
         let space = spaces.get_mut(self.space).expect("looked at above");

@@ -105,7 +105,8 @@ impl HintFault {
         policy: Mempolicy,
     ) -> Option<Self> {
         let here = mm.memory.node_of_cpu(cx.cpu());
-        let pages = if space.tables.hints_at_once(table) {
+        let is_batch = space.tables.hints_at_once(table);
+        let pages = if is_batch {
             space.tables.hint_all_at_once(table, false);
             Level::Pmd.entry_range(vpn)
         } else {
@@ -133,7 +134,8 @@ impl HintFault {
             };
             if to.is_some() {
                 rest.push(Hinted { vpn, fault });
-            } else {
+            } else if !is_batch {
+                // Of a whole table, only pages that were to move change the period (`do_pmd_numa_page`).
                 mm.numa_fault(space, cx, fault);
             }
         }

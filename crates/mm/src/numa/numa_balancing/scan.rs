@@ -270,10 +270,14 @@ impl Chunk {
     fn mark_table(&self, mm: &Mm, space: &mut AddressSpace, cx: &mut Cx, (table, part): (TableId, PageRange)) -> u64 {
         let by_pid = mm.memory.variant().numa_private_by_pid;
         let faults = mm.memory.last_faults().expect("a scan is of a kernel that balances");
-        let (mut first, mut is_one, mut marked) = (None, true, Vec::new());
+        let (mut first, mut is_one, mut marked, mut absent) = (None, true, Vec::new(), 0);
         for vpn in (part.start.0..part.end.0).map(Vpn) {
             let pte = space.tables.pte(table, vpn);
-            if !pte.is_present() || pte.is_zero_page() {
+            if !pte.is_present() {
+                absent += 1;
+                continue;
+            }
+            if pte.is_zero_page() {
                 continue;
             }
             let last = by_pid.then(|| faults.get(pte.pfn(), units::Order::BASE));
@@ -290,6 +294,7 @@ impl Chunk {
         space.tables.hint_all_at_once(table, is_one && first.is_some());
         primitive::write_ptes(cx, marked.len() as u64 + u64::from(is_one));
         debug_assert!(part.pages() <= Level::Pmd.entry_pages(), "a PMD entry covers a table");
-        marked.len() as u64
+        // Entries without a page count as updated too, up to 3.12.
+        marked.len() as u64 + absent
     }
 }

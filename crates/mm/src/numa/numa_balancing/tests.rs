@@ -98,6 +98,24 @@ impl World {
         })
     }
 
+    /// Maps two tables of base pages, and touches a page at the beginning on each of these nodes.
+    fn base(&mut self, nodes: &[u32]) -> PageRange {
+        let id = self.id;
+        self.mm.thp.enabled = ThpEnabled::Never;
+        let range = self.on(0, 0, |mm, spaces, cx| {
+            let whole = spaces.get_mut(id).unwrap().mmap(mm, cx, 3 * HUGE).unwrap();
+            PageRange::new(Vpn(whole.start.0.next_multiple_of(HUGE)), 2 * HUGE)
+        });
+        for (n, node) in (0..).zip(nodes) {
+            self.on(0, *node, |mm, spaces, cx| {
+                let mut touch = Touch::pages(PageRange::new(range.start.plus(n), 1), Access::Write);
+                while let Step::More = touch.step(mm, spaces.get_mut(id).unwrap(), cx, Time(u64::MAX)) {}
+                mm.lru_add_drain_all(cx);
+            });
+        }
+        range
+    }
+
     /// Makes everything hint, whoever's turn it is. Those that were moved have come to their lists before.
     fn scan(&mut self, pages: u64) {
         let id = self.id;
@@ -216,6 +234,22 @@ fn a_scan_ends_at_a_huge_page_and_resumes_there() {
     // Those that hint already count again.
     world.scan(2 * HUGE);
     assert_eq!(world.count(Event::NumaPteUpdates), (3 + 2 + 1 + 2) * HUGE);
+}
+
+#[test]
+fn up_to_3_12_absent_entries_count_and_pages_of_a_batch_that_stay_change_no_period() {
+    for (name, nodes, [updated, faults, period]) in
+        [("v3.9", [0, 0, 0], [HUGE, 3, 0]), ("v3.9", [0, 0, 1], [HUGE, 1, 40]), ("v4.1", [0, 0, 0], [3, 1, 0])]
+    {
+        let mut world = World::new(named(name), &[]);
+        let page = world.base(&nodes).start;
+        world.scan(100 * HUGE);
+        assert_eq!(world.count(Event::NumaPteUpdates), updated, "{name}: of one table");
+        world.fault(7, 0, page);
+        assert_eq!(world.count(Event::NumaHintFaultsLocal), faults, "{name} {nodes:?}");
+        let task = world.mm.numa.as_ref().unwrap().task(ControlId(7));
+        assert_eq!(task.map_or(0, |task| task.period_ms), u32::try_from(period).unwrap().into(), "{name} {nodes:?}");
+    }
 }
 
 /// Faults of a task by node, as the series has it, worked out from all that there ever were.
