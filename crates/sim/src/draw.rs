@@ -34,6 +34,8 @@ pub(crate) enum Purpose {
     ProgramsPhase = 9,
     /// The places of blocks on shuffled free lists; drawn once.
     Shuffle = 10,
+    /// The part of saturated memory that a CPU has; drawn for each CPU.
+    Unevenness = 11,
 }
 
 /// Draws for memory that is loaded from a map: facts that the map does not have.

@@ -9,6 +9,7 @@
 //! | `task.rs` | the kernel half of a task |
 //! | `task/operation.rs` | what a task can be inside of |
 //! | `task/executor.rs`, `task/handle.rs` | the user half: futures over `Os` |
+//! | `task/layout.rs` | stacks of threads, and what a process has before its program begins |
 //! | `task/affinity.rs` | which CPUs and which nodes a task is for |
 //! | `task/oom.rs` | the end of a process that the OOM killer has chosen |
 //! | `task/programs.rs` | what a machine's system runs beside a benchmark |
@@ -307,6 +308,11 @@ fn set_up(kernel: &mut Kernel, config: &Config) {
     }
     mm.mount(&config.disk);
     mm.memory.set_latency(config.latency.clone());
+    if let Some(percent) = config.latency.sharing.and_then(|sharing| sharing.uneven_percent) {
+        let (draws, most) = (Draws::new(config.seed), 10 * u64::from(percent));
+        let time = |cpu: u64| 1000 - most + draws.below(2 * most + 1, cpu, Purpose::Unevenness, 0);
+        mm.memory.flows_mut().set_unevenness((0..kernel.cpus.len() as u64).map(time).collect());
+    }
     mm.enable_oom_killer();
 }
 

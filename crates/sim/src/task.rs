@@ -8,6 +8,7 @@
 mod affinity;
 pub(crate) mod executor;
 pub(crate) mod handle;
+pub(crate) mod layout;
 mod oom;
 pub(crate) mod operation;
 pub(crate) mod programs;

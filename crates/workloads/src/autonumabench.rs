@@ -220,7 +220,7 @@ impl Params {
     /// Of machines with two nodes, which have the largest ones.
     pub(crate) fn memory(&self, total: Bytes) -> Bytes {
         let processes = self.programs.iter().map(|program| program.processes()).max().expect("there is one");
-        (self.buffer(Bytes(total.0 / 2)) + Bytes::HUGE_PAGE) * u64::from(processes)
+        (self.buffer(Bytes(total.0 / 2)) + Bytes::PAGE) * u64::from(processes)
     }
 
     pub(crate) fn case(&self) -> String {
@@ -381,8 +381,9 @@ fn sum(mut known: Vec<Placed>, new: &[Placed]) -> Vec<Placed> {
 pub async fn process<O: Os>(os: O, process: Process) -> Result<TaskOutcome, TaskError> {
     let used = os.rusage().await?;
     let mut outcome = TaskOutcome::starting(os.now(), used);
-    let mapping = os.mmap(process.size + Bytes::HUGE_PAGE, MapSpec::Anonymous).await?;
-    let buffer = mapping.aligned_part(Bytes::HUGE_PAGE, process.size);
+    // malloc(3) maps a page more than the buffer, for its header: so both ends of the buffer lie within huge pages.
+    let mapping = os.mmap(process.size + Bytes::PAGE, MapSpec::Anonymous).await?;
+    let buffer = mapping.part(Bytes(0), process.size);
     if !process.is_numa01() {
         populate(&os, &process, buffer).await?;
     }

@@ -110,6 +110,11 @@ const ELSEWHERE: u64 = 4;
 const TABLES: Bytes = Bytes::mib(8);
 /// Words that a batch loads from each page of the tables: 20 a transaction. assumed: ten items an order, and the way to each.
 const TABLE_LINES: u32 = 2;
+/// Code that a JVM has compiled: a batch fetches a line of each page of it. assumed: of such programs, in the 48 MiB that JDK 7
+/// reserves.
+const CODE: Bytes = Bytes::mib(6);
+/// By how much the code cache grows (`CodeCacheExpansionSize` of JDK 7, from memory).
+const PIECE: Bytes = Bytes::kib(64);
 /// Objects of each thread that survive a young collection. assumed: transactions under way and the orders before them.
 const SURVIVING: Bytes = Bytes::mib(1);
 /// Of these, what goes to the old generation each time. assumed: a quarter.
@@ -276,6 +281,8 @@ struct Shared {
     eden: Barrier,
     /// Points whose time is up, likewise.
     over: Barrier,
+    /// The compiled code, which all threads run.
+    code: VmRange,
 }
 
 impl Shared {
@@ -335,14 +342,35 @@ pub async fn process<O: Os>(os: O, jvm: Jvm) -> Result<Vec<TaskOutcome>, TaskErr
         stops.push([os.barrier(parties).await?, os.barrier(parties).await?]);
     }
     let (eden, over) = (os.barrier(1).await?, os.barrier(1).await?);
-    let shared = Shared { jvm, workers, stops, eden, over };
+    let code = compile(&os).await?;
+    let shared = Shared { jvm, workers, stops, eden, over, code };
     let done = live(&os, &shared).await;
     if done.is_err() {
         shared.cancel_all(&os).await;
     }
     let done = done?;
+    os.munmap(code).await?;
     os.munmap(mapping).await?;
     Ok(done)
+}
+
+/// Maps the code cache as it grows, and writes each piece of it: a piece is too small for a huge page. Pieces lie beside each
+/// other where the kernel places them so; pieces after one that lies elsewhere are given back.
+async fn compile<O: Os>(os: &O) -> Result<VmRange, Errno> {
+    let mut code = os.mmap(PIECE, MapSpec::Anonymous).await?;
+    os.store(code, Bytes::PAGE).await?;
+    while code.len < CODE {
+        let piece = os.mmap(PIECE, MapSpec::Anonymous).await?;
+        let (is_below, is_above) =
+            (piece.start.0 + PIECE.0 == code.start.0, code.start.0 + code.len.0 == piece.start.0);
+        if !is_below && !is_above {
+            os.munmap(piece).await?;
+            break;
+        }
+        os.store(piece, Bytes::PAGE).await?;
+        code = VmRange { start: code.start.min(piece.start), len: code.len + PIECE };
+    }
+    Ok(code)
 }
 
 async fn bind<O: Os>(os: &O, jvm: &Jvm, nodes: &[NumaNode]) -> Result<(), Errno> {
@@ -458,6 +486,7 @@ async fn trade<O: Os>(os: &O, shared: &Shared, (point, warehouse): (usize, u32),
             os.access_runs(other, Pattern::Lines(1), Amount::Rounds(1)).await?;
         }
         os.access(jvm.tables(), Pattern::Lines(TABLE_LINES), Amount::Rounds(1)).await?;
+        os.access(shared.code, Pattern::Lines(1), Amount::Rounds(1)).await?;
         os.compute(Picos(COMPUTE.0 * each)).await;
         batches += 1;
         transactions += each;

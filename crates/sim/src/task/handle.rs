@@ -18,7 +18,7 @@ use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, Frames, 
 use crate::{
     ids::TaskId,
     runqueue::Nice,
-    task::{Answer, Meeting, Request, executor, operation::pages},
+    task::{Answer, Meeting, Request, executor, layout, operation::pages},
     world::{self, with},
 };
 
@@ -128,6 +128,11 @@ fn received<T: Wire>(output: Result<Vec<u8>, String>) -> Result<T, Died> {
         serde_json::from_slice(&output).map_err(|error| format!("its result is not readable: {error}"))
     });
     result.map_err(|reason| Died { reason })
+}
+
+/// Whether some rule of the kernel chooses among the VMAs of a process.
+fn chooses_vmas() -> bool {
+    with(|world| world.own_kernel().mm.balances_numa())
 }
 
 impl Os for Sim {
@@ -372,7 +377,15 @@ impl Os for Sim {
             let space = world.current().space;
             world.create_task(on, space)
         });
-        executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(Ok(body(Sim).await)) }));
+        let whole = async move {
+            let stack = if chooses_vmas() { layout::stack(&Sim).await } else { None };
+            let done = body(Sim).await;
+            if let Some(stack) = stack {
+                let _ = Sim.munmap(stack).await;
+            }
+            *result.borrow_mut() = Some(Ok(done));
+        };
+        executor::adopt(task, Box::pin(whole));
         join(task, slot)
     }
 
@@ -415,7 +428,13 @@ impl Os for Sim {
         let params = serde_json::to_vec(&params).expect("parameters serialise");
         let body = executor::entry(entry, params);
         if let Some(task) = task {
-            executor::adopt(task, Box::pin(async move { *result.borrow_mut() = Some(received(body.await)) }));
+            let whole = async move {
+                if chooses_vmas() {
+                    layout::begin(&Sim).await;
+                }
+                *result.borrow_mut() = Some(received(body.await));
+            };
+            executor::adopt(task, Box::pin(whole));
         }
         async move {
             match task {

@@ -295,7 +295,7 @@ fn beside(sharing: Option<Sharing>, is_busy: bool) -> (Picos, Picos) {
 
 #[test]
 fn busy_cpus_share_core_and_cache_on_such_machines() {
-    let sharing = Some(Sharing { core_percent: 160, far_percent: None });
+    let sharing = Some(Sharing { core_percent: 160, uneven_percent: None });
     let (compute, loads) = beside(sharing, false);
     assert_eq!(compute, Picos::from_micros(20_000));
     assert_eq!(loads, Picos(100 * PAGES * 1_000), "all in the cache");
