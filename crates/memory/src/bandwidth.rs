@@ -6,12 +6,16 @@
 //!
 //! Clearing, copying and filling are priced as if one CPU had a node's memory for itself. A node with a limit serves a fixed
 //! number of bytes per second: when it falls behind, the CPUs wait for it.
+//!
+//! A cleared page goes to a cache, whose lines come to memory when they are in the way, so that who clears beside flows does not
+//! wait for them; a copy has to read memory first. (clear_page() stores with `rep stosq`, arch/x86/lib/clear_page_64.S, v3.9.
+//! That such stores read no memory, and leave their lines in the cache, is Intel's account of fast strings, from memory.)
 
 pub mod flows;
 
 use units::{BytesPerSecond, NodeId, Order, Pfn, Picos, Time};
 
-use self::flows::{Flows, Side};
+use self::flows::Flows;
 use crate::{
     Memory,
     cost::{Cause, Work},
@@ -37,20 +41,28 @@ pub struct Bandwidth {
 pub struct Server {
     /// Time to read or write one frame while no other CPU does; 0 without a limit.
     per_frame: Picos,
-    /// Time to read or write one frame while user code sweeps through the node's memory, for the node's own CPUs and for others;
-    /// 0 without such sweeps.
-    beside_flows: [Picos; 2],
-    /// When all reads and writes asked for so far are done. Where the sides are served unequally, each waits for its own.
-    free_at: [Time; 2],
+    /// Time to read or write one frame while user code sweeps through the node's memory; 0 without such sweeps.
+    beside_flows: Picos,
+    /// When all reads and writes asked for so far are done.
+    free_at: Time,
 }
 
 impl Server {
-    /// Reads or writes frames from `start` on; returns when this is done.
-    fn serve(&mut self, start: Time, frames: u32, side: Side) -> Time {
-        let side = if self.beside_flows == [Picos(0); 2] { Side::Near } else { side } as usize;
-        let from = self.free_at[side].max(Time(start.0.saturating_sub(SLACK.0)));
-        self.free_at[side] = from + Picos(self.per_frame.max(self.beside_flows[side]).0 * u64::from(frames));
-        self.free_at[side]
+    /// Reads or writes frames from `start` on, at this time for each of them; returns when this is done.
+    fn serve(&mut self, start: Time, frames: u32, per_frame: Picos) -> Time {
+        let from = self.free_at.max(Time(start.0.saturating_sub(SLACK.0)));
+        self.free_at = from + Picos(per_frame.0 * u64::from(frames));
+        self.free_at
+    }
+
+    /// Clears frames from `start` on; returns when this is done.
+    fn clear(&mut self, start: Time, frames: u32) -> Time {
+        self.serve(start, frames, self.per_frame)
+    }
+
+    /// Reads or writes frames that no cache has from `start` on, beside the flows; returns when this is done.
+    fn transfer(&mut self, start: Time, frames: u32) -> Time {
+        self.serve(start, frames, self.per_frame.max(self.beside_flows))
     }
 }
 
@@ -102,8 +114,8 @@ impl Memory {
         let start = cx.now();
         cx.because(Cause::Host, |cx| cx.work(Work::ClearFrame, frames));
         if self.bandwidth.is_limited {
-            let (node, side) = self.side_of(cx, frame);
-            let done = self.nodes[node].bandwidth.serve(start, u32::try_from(frames).expect("a block at most"), side);
+            let node = self.node_of(frame);
+            let done = self.nodes[node].bandwidth.clear(start, u32::try_from(frames).expect("a block at most"));
             cx.wait(done, Cause::Host);
         }
     }
@@ -114,9 +126,8 @@ impl Memory {
         let start = cx.now();
         primitive::user_fill(cx, frames);
         if self.bandwidth.is_limited {
-            let (node, side) = self.side_of(cx, frame);
-            let frames = u32::try_from(frames).expect("at most a huge page");
-            let done = self.nodes[node].bandwidth.serve(start, frames, side);
+            let node = self.node_of(frame);
+            let done = self.nodes[node].bandwidth.transfer(start, u32::try_from(frames).expect("at most a huge page"));
             cx.wait(done, Cause::User);
         }
     }
@@ -145,18 +156,10 @@ impl Memory {
         let due = flows.begin_step(now);
         if flows.changes() != changes {
             for (place, id) in self.nodes.ids().enumerate().collect::<Vec<_>>() {
-                let beside = Side::BOTH.map(|side| self.bandwidth.flows.leaves(place, side));
-                self.nodes[id].bandwidth.beside_flows = beside;
+                self.nodes[id].bandwidth.beside_flows = self.bandwidth.flows.leaves(place);
             }
         }
         due
-    }
-
-    /// The node of a frame, and on which side of its memory the CPU is.
-    fn side_of(&self, cx: &Cx<'_>, frame: Pfn) -> (NodeId, Side) {
-        let node = self.node_of(frame);
-        let is_near = !self.bandwidth.flows.has_sides() || self.node_of_cpu(cx.cpu()) == node;
-        (node, if is_near { Side::Near } else { Side::Far })
     }
 
     /// Charges the work on these runs of frames, and waits for the slowest of their nodes.
@@ -165,8 +168,12 @@ impl Memory {
         cx.work(work, u64::from(order.frames()));
         if self.bandwidth.is_limited {
             for run in runs {
-                let (node, side) = self.side_of(cx, *run);
-                let done = self.nodes[node].bandwidth.serve(start, order.frames(), side);
+                let node = self.node_of(*run);
+                let memory = &mut self.nodes[node].bandwidth;
+                let done = match work {
+                    Work::ClearFrame => memory.clear(start, order.frames()),
+                    _ => memory.transfer(start, order.frames()),
+                };
                 cx.wait(done, Cause::Bandwidth);
             }
         }

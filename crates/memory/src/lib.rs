@@ -360,9 +360,6 @@ impl Memory {
             let handovers = latency.handover.iter().map(|row| row.iter().map(of_page).collect()).collect();
             self.bandwidth.flows.set_handovers(handovers);
         }
-        if let Some(percent) = latency.sharing.and_then(|sharing| sharing.far_percent) {
-            self.bandwidth.flows.set_far_percent(percent);
-        }
         self.latency = latency;
     }
 

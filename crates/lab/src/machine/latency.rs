@@ -53,8 +53,10 @@ pub struct Sharing {
     /// The time of user code that needs no memory while another hardware thread of the core is busy, in percent of its time
     /// alone.
     pub core_percent: u32,
-    /// The part of a node's memory that CPUs of other nodes have together while the node's own want the rest, in percent.
-    pub far_percent: Option<u32>,
+    /// By how much the time in which saturated memory serves a page differs at most between a CPU and the mean of all, in
+    /// percent. Each run draws it anew for each CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uneven_percent: Option<u32>,
     /// The author and the way of the measurement, or that it is an assumption.
     pub source: String,
 }
@@ -152,7 +154,7 @@ impl Latency {
             links: self.links.as_ref().map_or_else(Vec::new, Links::per_page),
             sharing: self.sharing.as_ref().map(|sharing| cost::latency::Sharing {
                 core_percent: sharing.core_percent,
-                far_percent: sharing.far_percent,
+                uneven_percent: sharing.uneven_percent,
             }),
         }
     }
@@ -275,12 +277,12 @@ fn cache(table: &TableReader<'_>, name: &str) -> Result<Option<Cache>, UsageErro
 
 /// From no slow-down to that of a core which does less with two threads than with one.
 const CORE_PERCENT: std::ops::RangeInclusive<u64> = 100..=400;
-/// Neither side of a node's memory is left without any.
-const FAR_PERCENT: std::ops::RangeInclusive<u64> = 1..=99;
+/// A CPU's turn is at least half of the mean.
+const UNEVEN_PERCENT: std::ops::RangeInclusive<u64> = 1..=50;
 
 fn sharing(table: &TableReader<'_>) -> Result<Option<Sharing>, UsageError> {
     let Some(figure) = table.table("sharing")? else { return Ok(None) };
-    let figure = figure.only("key", &["core_percent", "far_percent", "source"])?;
+    let figure = figure.only("key", &["core_percent", "uneven_percent", "source"])?;
     let found: u64 = figure.required("core_percent")?;
     let percent = |key, found, range: std::ops::RangeInclusive<u64>, of| {
         let (least, most) = range.clone().into_inner();
@@ -288,9 +290,9 @@ fn sharing(table: &TableReader<'_>) -> Result<Option<Sharing>, UsageError> {
         percent.ok_or_else(|| figure.error(key, format!("expected {least} to {most} (percent of {of}), found {found}")))
     };
     let core_percent = percent("core_percent", found, CORE_PERCENT, "the time alone")?;
-    let found: Option<u64> = figure.optional("far_percent")?;
-    let far_percent = found.map(|found| percent("far_percent", found, FAR_PERCENT, "a node's memory")).transpose()?;
-    Ok(Some(Sharing { core_percent, far_percent, source: prices::source_of(&figure)? }))
+    let found: Option<u64> = figure.optional("uneven_percent")?;
+    let uneven_percent = found.map(|found| percent("uneven_percent", found, UNEVEN_PERCENT, "the mean")).transpose()?;
+    Ok(Some(Sharing { core_percent, uneven_percent, source: prices::source_of(&figure)? }))
 }
 
 fn tlb(table: &TableReader<'_>) -> Result<Option<Tlb>, UsageError> {
@@ -410,9 +412,9 @@ pub(super) fn write(latency: &Latency, quoted: impl Fn(&str) -> String) -> Strin
     if let Some(Links { mb_per_s, source }) = &latency.links {
         text += &format!("links = {{ mb_per_s = {mb_per_s:?}, source = {} }}\n", quoted(source));
     }
-    if let Some(Sharing { core_percent, far_percent, source }) = &latency.sharing {
-        let far = far_percent.map_or_else(String::new, |percent| format!("far_percent = {percent}, "));
-        text += &format!("sharing = {{ core_percent = {core_percent}, {far}source = {} }}\n", quoted(source));
+    if let Some(Sharing { core_percent, uneven_percent, source }) = &latency.sharing {
+        let uneven = uneven_percent.map_or_else(String::new, |percent| format!("uneven_percent = {percent}, "));
+        text += &format!("sharing = {{ core_percent = {core_percent}, {uneven}source = {} }}\n", quoted(source));
     }
     if let Some(Host { pages, source }) = &latency.host {
         text += &format!("host = {{ pages = {}, source = {} }}\n", quoted(pages), quoted(source));

@@ -1,7 +1,7 @@
 //! Linux: none; memory and links between nodes that several CPUs stream through at the same time.
 //! Differs: as in [`super::Server`] each CPU streams one page at a time and pages are served in turn; here that is computed as
-//! shares of a rate, not page by page. Clearing and copying are not flows: they use `Server`, and get the bandwidth that flows
-//! leave.
+//! shares of a rate, not page by page. Clearing and copying are not flows: they use `Server`; copies get the bandwidth that flows
+//! leave, and clears, whose lines a cache takes, do not notice flows.
 //!
 //! User code that sweeps through memory is a flow of its CPU, through the memory of the nodes where its pages are and the links
 //! to them. A node or link with a limit, if the flows want more than it has, serves their pages in turn, so that a page takes
@@ -16,9 +16,9 @@
 //!
 //! A line that is read before it is written, and written back later, counts twice; a link counts both ways as one.
 //!
-//! Memory controllers may serve CPUs of their own node and remote CPUs unequally (Majo and Gross, SYSTOR 2011). Where a machine
-//! says which part remote CPUs have, each *side* has its part and shares it as above; what a side does not want is the other
-//! side's.
+//! No memory serves all CPUs alike: which one gets more depends on where it sits. Where a machine says by how much parts differ,
+//! each CPU's turn is longer or shorter than the mean by a draw of its own. Threads that run through the same memory would
+//! otherwise stay beside each other for ever.
 
 use units::{Pfn, Picos, Time, Vpn};
 
@@ -48,9 +48,8 @@ pub struct Flows {
     links: Vec<Vec<Picos>>,
     /// Time for all lines of a page to go from one CPU to another, by the nodes of both; none where it takes no time.
     handovers: Vec<Vec<Picos>>,
-    /// The part of a node's memory that remote CPUs have together while the node's own CPUs want the rest; none: all CPUs have
-    /// equal parts.
-    far_part: Option<u128>,
+    /// The time of a turn for each CPU, in thousandths of the mean; empty if memory serves all alike.
+    unevenness: Vec<u64>,
     /// The turns in force.
     turns: Turns,
     /// When the turns changed last.
@@ -65,8 +64,7 @@ pub struct Flows {
 /// The least time of a page, by resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Turns {
-    /// By node, for the node's own CPUs and for remote CPUs.
-    nodes: Vec<[Picos; 2]>,
+    nodes: Vec<Picos>,
     links: Vec<Vec<Picos>>,
 }
 
@@ -115,31 +113,7 @@ pub enum End {
 #[derive(Clone, Copy, Debug)]
 enum Resource {
     Node(usize),
-    /// A node's memory for one side of it.
-    Side(usize, Side),
     Link(usize, usize),
-}
-
-/// Users of a node's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// CPUs of the node.
-    Near,
-    /// CPUs of other nodes.
-    Far,
-}
-
-impl Side {
-    pub(super) const BOTH: [Self; 2] = [Self::Near, Self::Far];
-
-    pub(super) fn of(from: usize, to: usize) -> Self {
-        if from == to { Self::Near } else { Self::Far }
-    }
-
-    /// The side's part of a node's memory, where remote CPUs have `far`.
-    fn part(self, far: u128) -> u128 {
-        if self == Self::Far { far } else { ONE - far }
-    }
 }
 
 impl Flows {
@@ -161,14 +135,15 @@ impl Flows {
         self.handovers = handovers;
     }
 
-    /// Sets the part, in percent, that remote CPUs have of a node's memory while the node's own CPUs want the rest.
-    pub(crate) fn set_far_percent(&mut self, percent: u32) {
-        self.far_part = Some(ONE * u128::from(percent) / 100);
+    /// Sets the time of a turn for each CPU, in thousandths of the mean.
+    pub fn set_unevenness(&mut self, thousandths: Vec<u64>) {
+        self.unevenness = thousandths;
     }
 
-    /// Whether a node's own CPUs and remote CPUs are served unequally.
-    pub(super) fn has_sides(&self) -> bool {
-        self.far_part.is_some()
+    /// A turn as it is for a CPU.
+    #[inline]
+    fn for_cpu(&self, cpu: usize, turn: Picos) -> Picos {
+        self.unevenness.get(cpu).map_or(turn, |thousandths| Picos(turn.0 * thousandths / 1000))
     }
 
     /// Whether any node or link has a limit.
@@ -186,11 +161,11 @@ impl Flows {
     /// The least time of a page for a CPU.
     #[inline]
     pub fn turn(&self, cpu: usize, from: usize, to: usize) -> Picos {
-        self.turn_of(from, to).max(self.by_cpu.get(cpu).map_or(Picos(0), |flow| flow.round_trip))
+        self.for_cpu(cpu, self.turn_of(from, to)).max(self.by_cpu.get(cpu).map_or(Picos(0), |flow| flow.round_trip))
     }
 
     fn turn_of(&self, from: usize, to: usize) -> Picos {
-        let node = self.turns.nodes.get(to).map_or(Picos(0), |sides| sides[Side::of(from, to) as usize]);
+        let node = self.turns.nodes.get(to).copied().unwrap_or_default();
         let link = self.turns.links.get(from).map_or(Picos(0), |row| row[to]);
         node.max(link)
     }
@@ -284,38 +259,15 @@ impl Flows {
     fn find_turns(&mut self) {
         self.find_round_trips();
         let count = self.nodes.len();
-        self.turns.nodes = vec![[Picos(0); 2]; count];
+        self.turns.nodes = vec![Picos(0); count];
         self.turns.links = vec![vec![Picos(0); count]; self.links.len()];
         let links = (0..self.links.len()).flat_map(|from| (0..count).map(move |to| Resource::Link(from, to)));
         let wanted: Vec<Resource> =
             (0..count).map(Resource::Node).chain(links).filter(|resource| self.is_wanted(*resource)).collect();
         for _ in 0..if wanted.len() > 1 { PASSES } else { 1 } {
             for resource in &wanted {
-                match (*resource, self.far_part) {
-                    (Resource::Node(node), Some(far)) => self.find_sides(node, far),
-                    _ => self.find_turn(*resource, ONE),
-                }
+                self.find_turn(*resource);
             }
-        }
-    }
-
-    /// Finds the shortest turns of both sides of a node's memory: each has its part, and what the other does not want.
-    fn find_sides(&mut self, node: usize, far_part: u128) {
-        self.turns.nodes[node] = [Picos(0); 2];
-        if self.is_enough(Resource::Node(node), ONE) {
-            return;
-        }
-        let [near, far] = Side::BOTH.map(|side| self.asked(Resource::Side(node, side)));
-        let parts = Side::BOTH.map(|side| side.part(far_part));
-        let parts = if near <= parts[0] {
-            [ONE, ONE - near]
-        } else if far <= parts[1] {
-            [ONE - far, ONE]
-        } else {
-            parts
-        };
-        for (side, part) in Side::BOTH.into_iter().zip(parts) {
-            self.find_turn(Resource::Side(node, side), part);
         }
     }
 
@@ -359,80 +311,71 @@ impl Flows {
 
     fn per_page(&self, resource: Resource) -> Picos {
         match resource {
-            Resource::Node(node) | Resource::Side(node, _) => self.nodes[node],
+            Resource::Node(node) => self.nodes[node],
             Resource::Link(from, to) => self.links[from][to],
         }
     }
 
-    fn set_turn(&mut self, resource: Resource, turn: Picos) {
+    fn turn_mut(&mut self, resource: Resource) -> &mut Picos {
         match resource {
-            Resource::Node(node) => self.turns.nodes[node] = [turn; 2],
-            Resource::Side(node, side) => self.turns.nodes[node][side as usize] = turn,
-            Resource::Link(from, to) => self.turns.links[from][to] = turn,
+            Resource::Node(node) => &mut self.turns.nodes[node],
+            Resource::Link(from, to) => &mut self.turns.links[from][to],
         }
     }
 
-    /// Finds the shortest turn with which a part of a resource is enough, while the turns of all other resources stay.
-    fn find_turn(&mut self, resource: Resource, part: u128) {
+    /// Finds the shortest turn of a resource, while the turns of all other resources stay.
+    fn find_turn(&mut self, resource: Resource) {
         let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u64;
-        // A turn of one page per flow is always long enough, even if each flow wants pages of this resource alone.
-        let longest = u128::from(self.per_page(resource).0 * its) * ONE / part.max(1);
-        let (mut short, mut enough) = (0, u64::try_from(longest).expect("a few pages' time of each flow"));
-        self.set_turn(resource, Picos(short));
-        if self.is_enough(resource, part) {
+        // A turn of one page per flow is always long enough, even if each flow wants pages of this resource alone; no CPU's turn
+        // is shorter than half of it.
+        let (mut short, mut enough) = (0, 2 * self.per_page(resource).0 * its);
+        *self.turn_mut(resource) = Picos(short);
+        if self.is_enough(resource) {
             return;
         }
         // Bound: one halving per bit.
         while enough - short > 1 {
             let middle = u64::midpoint(short, enough);
-            self.set_turn(resource, Picos(middle));
-            *(if self.is_enough(resource, part) { &mut enough } else { &mut short }) = middle;
+            *self.turn_mut(resource) = Picos(middle);
+            *(if self.is_enough(resource) { &mut enough } else { &mut short }) = middle;
         }
-        self.set_turn(resource, Picos(enough));
+        *self.turn_mut(resource) = Picos(enough);
     }
 
-    /// The time that clears and copies by CPUs of a side wait for each page of a node; 0 if the node has no flows. They have at
-    /// least an equal part of their side's bandwidth: one part for each CPU whose flow is held up by a fault, as it clears then.
-    pub(super) fn leaves(&self, node: usize, side: Side) -> Picos {
-        let whole = Resource::Node(node);
-        if self.by_cpu.iter().all(|flow| flow.goes_through(whole) == 0) {
-            return Picos(0);
-        }
-        let (resource, part) = match self.far_part {
-            None => (whole, ONE),
-            Some(far) => (Resource::Side(node, side), side.part(far)),
-        };
-        let is_on_side = |flow: &&Flow| self.far_part.is_none() || Side::of(flow.from, node) == side;
+    /// The time that copies wait for each page of a node; 0 if it has no flows. They have at least an equal part of
+    /// the bandwidth: one part for each CPU whose flow is held up by a fault, as it copies then.
+    pub(super) fn leaves(&self, node: usize) -> Picos {
+        let resource = Resource::Node(node);
         let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u128;
-        let held_up = self.by_cpu.iter().filter(|flow| flow.is_live && flow.is_held_up).filter(is_on_side);
-        let others = held_up.count().max(1) as u128;
-        let left = ONE.saturating_sub(self.asked(whole)).max(part * others / (its + others));
+        let others = self.by_cpu.iter().filter(|flow| flow.is_live && flow.is_held_up).count().max(1) as u128;
+        let left = ONE.saturating_sub(self.asked(resource)).max(ONE * others / (its + others));
         let time = u128::from(self.nodes[node].0) * ONE / left;
-        Picos(u64::try_from(time).expect("a few pages' time"))
+        if its == 0 { Picos(0) } else { Picos(u64::try_from(time).expect("a few pages' time")) }
     }
 
-    /// Whether a part of the resource can serve what all flows ask of it with these turns.
-    fn is_enough(&self, resource: Resource, part: u128) -> bool {
-        self.asked(resource) <= part
+    /// Whether the resource can serve what all flows ask of it with these turns.
+    fn is_enough(&self, resource: Resource) -> bool {
+        self.asked(resource) <= ONE
     }
 
     /// The demand of all flows on a resource with these turns, in parts of what it can serve.
     fn asked(&self, resource: Resource) -> u128 {
         let per_page = u128::from(self.per_page(resource).0);
-        let asked = self.by_cpu.iter().map(|flow| {
+        let asked = self.by_cpu.iter().enumerate().map(|(cpu, flow)| {
             let pages = u128::from(flow.goes_through(resource));
             if pages == 0 {
                 0
             } else {
-                pages * per_page * ONE / (u128::from(self.round(flow).0.max(1)) * u128::from(flow.sharers.max(1)))
+                pages * per_page * ONE / (u128::from(self.round(cpu, flow).0.max(1)) * u128::from(flow.sharers.max(1)))
             }
         });
         asked.sum()
     }
 
     /// The time that the flow takes for the pages of its mix.
-    fn round(&self, flow: &Flow) -> Picos {
-        let each = |to: usize| flow.mix[to] * flow.alone[to].max(self.turn_of(flow.from, to)).max(flow.round_trip).0;
+    fn round(&self, cpu: usize, flow: &Flow) -> Picos {
+        let turn = |to: usize| self.for_cpu(cpu, self.turn_of(flow.from, to));
+        let each = |to: usize| flow.mix[to] * flow.alone[to].max(turn(to)).max(flow.round_trip).0;
         Picos((0..flow.mix.len()).map(each).sum())
     }
 }
@@ -442,9 +385,8 @@ impl Flow {
     fn goes_through(&self, resource: Resource) -> u64 {
         let to = match resource {
             Resource::Node(to) => to,
-            Resource::Side(to, side) if side == Side::of(self.from, to) => to,
             Resource::Link(from, to) if from == self.from => to,
-            Resource::Side(..) | Resource::Link(..) => return 0,
+            Resource::Link(..) => return 0,
         };
         if self.is_live && !self.is_held_up { self.mix.get(to).copied().unwrap_or(0) } else { 0 }
     }

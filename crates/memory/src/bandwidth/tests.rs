@@ -134,3 +134,18 @@ fn who_fills_pages_waits_for_memory_in_user_mode() {
     let both = Picos(2 * ALONE.0 * HUGE - SLACK.0);
     assert!(second.on(Cause::User) >= both && second.total() == second.on(Cause::User), "{second:?}");
 }
+
+/// A CPU of node 0 sweeps through node 0 as fast as memory lets it, while another one clears a huge page there, or copies one.
+#[test]
+fn a_clear_goes_past_flows_and_a_copy_does_not() {
+    let mut mm = machine(streams(1));
+    mm.flows_mut().note(0, 0, (10, ALONE));
+    mm.flows_mut().end_step(0, (0, None), Time(10 * ALONE.0), flows::End::GoesOn);
+    mm.begin_flow_step(Time(30 * ALONE.0));
+    let from = Time(40 * ALONE.0);
+    let clear = on(&mut mm, 1, &mut from.clone(), |mm, cx| mm.clear(cx, Pfn(0), Order::HUGE));
+    assert_eq!(clear.total(), Picos(ALONE.0 * HUGE));
+    let later = Time(4000 * ALONE.0);
+    let copy = on(&mut mm, 1, &mut later.clone(), |mm, cx| mm.copy(cx, Pfn(0), Pfn(8192), Order::HUGE));
+    assert_eq!(copy.total(), Picos(2 * ALONE.0 * HUGE - SLACK.0), "half of the bandwidth is left: {copy:?}");
+}

@@ -142,9 +142,9 @@ pub struct Latency {
 pub struct Sharing {
     /// Time of user code that needs no memory while another hardware thread of the core is busy, in percent of its time alone.
     pub core_percent: u32,
-    /// The part of a node's memory that CPUs of other nodes have together while the node's own want the rest, in percent; none:
-    /// all CPUs have equal parts.
-    pub far_percent: Option<u32>,
+    /// By how much the time in which saturated memory serves a page differs at most between a CPU and the mean of all, in
+    /// percent; none: all CPUs have equal parts.
+    pub uneven_percent: Option<u32>,
 }
 
 /// Busy CPUs beside the one that takes a step.

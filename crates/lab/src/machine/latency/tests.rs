@@ -63,7 +63,7 @@ tlbs = { first = [64, 32], second = [1024, 768], ns = 2.5, source = "a manual" }
 walk_cache = { entries = [32, 4, 2], source = "assumed: as others" }
 host = { pages = "2MiB", source = "assumed: as QEMU asks for it" }
 links = { mb_per_s = [[0, 19200], [12800, 0]], source = "a data sheet" }
-sharing = { core_percent = 160, far_percent = 30, source = "assumed: as others" }"#;
+sharing = { core_percent = 160, uneven_percent = 30, source = "assumed: as others" }"#;
     GOOD.replace(tlb, walks)
 }
 
@@ -78,10 +78,10 @@ fn walks_and_links_are_read_and_read_back() {
     assert_eq!((walk.first, walk.second.huge), (TlbEntries { base: 64, huge: 32 }, 768));
     assert_eq!((walk.second_hit, walk.skips, walk.host), (Picos(2_500), [32, 4, 2], Some(HostPages::Huge)));
     assert_eq!(walk.private.map(|cache| cache.load), Some(Picos(4_000)));
-    assert_eq!(figures.sharing.map(|sharing| (sharing.core_percent, sharing.far_percent)), Some((160, Some(30))));
-    let equal = read(&walking().replace("far_percent = 30, ", "")).unwrap();
+    assert_eq!(figures.sharing.map(|sharing| (sharing.core_percent, sharing.uneven_percent)), Some((160, Some(30))));
+    let equal = read(&walking().replace("uneven_percent = 30, ", "")).unwrap();
     assert_eq!(read(&equal.to_toml()).unwrap(), equal);
-    assert_eq!(equal.latency.unwrap().figures().sharing.unwrap().far_percent, None);
+    assert_eq!(equal.latency.unwrap().figures().sharing.unwrap().uneven_percent, None);
     assert_eq!(figures.links, [[Picos(0), Picos(213_334)], [Picos(320_000), Picos(0)]]);
 }
 
@@ -116,9 +116,9 @@ fn every_mistake_about_walks_is_one_message() {
             "21: latency.sharing.core_percent: expected 100 to 400 (percent of the time alone), found 99",
         ),
         (
-            "far_percent = 30",
-            "far_percent = 100",
-            "21: latency.sharing.far_percent: expected 1 to 99 (percent of a node's memory), found 100",
+            "uneven_percent = 30",
+            "uneven_percent = 51",
+            "21: latency.sharing.uneven_percent: expected 1 to 50 (percent of the mean), found 51",
         ),
         (
             "19200",

@@ -50,9 +50,9 @@ impl Machine {
             let (sweep, start) = (&sweeps[cpu], clocks[cpu]);
             let to = sweep.pages[usize::try_from(done[cpu]).unwrap() % sweep.pages.len()];
             let mut end = start + self.alone[sweep.from][to];
-            end = end.max(nodes[to].serve(start, 1, Side::Near));
+            end = end.max(nodes[to].transfer(start, 1));
             if self.links[sweep.from][to] > Picos(0) {
-                end = end.max(links[sweep.from][to].serve(start, 1, Side::Near));
+                end = end.max(links[sweep.from][to].transfer(start, 1));
             }
             clocks[cpu] = end;
             done[cpu] += 1;
@@ -187,7 +187,7 @@ fn turns_change_once_a_tick_at_most_and_not_where_nothing_does() {
 }
 
 #[test]
-fn who_clears_beside_flows_has_what_they_leave() {
+fn who_copies_beside_flows_has_what_they_leave() {
     let machine = machine();
     let mut flows = machine.flows();
     for cpu in 0..2 {
@@ -197,17 +197,17 @@ fn who_clears_beside_flows_has_what_they_leave() {
     }
     flows.begin_step(Time(20 * US));
     // Two pages a microsecond of 2.5: a fifth is left, less than an equal part.
-    assert_eq!(flows.leaves(0, Side::Near), Picos(US / 10 * 12));
-    assert_eq!(flows.leaves(1, Side::Near), Picos(0));
+    assert_eq!(flows.leaves(0), Picos(US / 10 * 12));
+    assert_eq!(flows.leaves(1), Picos(0));
     // Their CPUs do something else, and nobody says so.
     flows.begin_step(Time(20_000 * US));
     flows.begin_step(Time(30_000 * US));
-    assert_eq!(flows.leaves(0, Side::Near), Picos(0));
+    assert_eq!(flows.leaves(0), Picos(0));
 }
 
-/// Four CPUs, of which those held up by faults clear: the more clear, the more of the node is theirs together.
+/// Four CPUs, of which those held up by faults copy: the more copy, the more of the node is theirs together.
 #[test]
-fn each_cpu_that_clears_has_a_part_like_that_of_a_flow() {
+fn each_cpu_that_copies_has_a_part_like_that_of_a_flow() {
     let left = |held_up: usize| {
         let mut flows = Flows::default();
         flows.limit_node((0, 1), Picos(US));
@@ -219,12 +219,36 @@ fn each_cpu_that_clears_has_a_part_like_that_of_a_flow() {
             flows.end_step(cpu, (0, Some(writes(cpu))), Time(2 * US), End::HeldUp);
         }
         flows.begin_step(Time(20 * US));
-        flows.leaves(0, Side::Near)
+        flows.leaves(0)
     };
     assert_eq!(left(0), Picos(5 * US), "a fifth for one that nobody knows of");
     assert_eq!(left(1), Picos(4 * US));
     assert_eq!(left(3), Picos(4 * US / 3));
     assert_eq!(left(4), Picos(0), "nobody sweeps");
+}
+
+#[test]
+fn uneven_turns_serve_as_many_pages_and_memory_that_is_not_short_serves_all_alike() {
+    let turns = |cpus: usize, thousandths: &[u64]| {
+        let mut flows = Flows::default();
+        flows.limit_node((0, 1), Picos(US));
+        flows.set_unevenness(thousandths.to_vec());
+        for cpu in 0..cpus {
+            flows.note(cpu, 0, (10, Picos(2 * US)));
+            flows.end_step(cpu, (0, None), Time(US), End::GoesOn);
+        }
+        flows.begin_step(Time(20 * US));
+        (0..cpus).map(|cpu| flows.turn(cpu, 0, 0).0).collect::<Vec<_>>()
+    };
+    let uneven = [900, 1000, 1000, 1100];
+    let of_four = turns(4, &uneven);
+    let mean = of_four[1];
+    assert_eq!(of_four, uneven.map(|thousandths| mean * thousandths / 1000));
+    // In a second the four have a page for each microsecond, as with equal turns.
+    let pages: u64 = of_four.iter().map(|turn| 1_000_000 * US / turn).sum();
+    assert!((999_000..=1_000_001).contains(&pages), "{pages}");
+    assert_eq!(turns(4, &[]), [4 * US; 4]);
+    assert_eq!(turns(2, &uneven), [0; 2], "each wants a page in two microseconds");
 }
 
 /// Twelve CPUs of each of two nodes write the same range: 22 times within a node and twice between them a line goes on before it
@@ -255,58 +279,4 @@ fn lines_go_round_those_who_write_in_step() {
     (0..24).for_each(|cpu| step(&mut flows, cpu, None, 8010));
     flows.begin_step(Time(8040 * US));
     assert_eq!(turns(&flows), [480, 480], "no line goes round");
-}
-
-/// Pages in 400 us of CPUs that sweep through node 0's memory, where CPUs of node 1 have three tenths beside CPUs of node 0.
-fn of_sides(near: usize, far: usize) -> [u64; 2] {
-    let mut flows = Flows::default();
-    // Ten pages a microsecond.
-    flows.limit_node((0, 2), Picos(US / 10));
-    flows.limit_node((1, 2), Picos(US / 10));
-    flows.set_far_percent(30);
-    let alone = Picos(US / 4);
-    for cpu in 0..near + far {
-        let from = usize::from(cpu >= near);
-        flows.begin_step(Time(0));
-        flows.note(cpu, 0, (1, alone));
-        flows.end_step(cpu, (from, None), Time(2 * US), End::GoesOn);
-    }
-    flows.begin_step(Time(20 * US));
-    let pages = |from: usize| 400 * US / alone.max(flows.turn(from * near, from, 0)).0;
-    [pages(0) * near as u64, pages(1) * far as u64]
-}
-
-#[test]
-fn sides_of_a_nodes_memory_have_their_parts_and_what_is_left() {
-    let within = |found: [u64; 2], wanted: [u64; 2]| {
-        let is_near = |(found, wanted): (&u64, &u64)| found.abs_diff(*wanted) * 100 <= *wanted;
-        assert!(found.iter().zip(&wanted).all(is_near), "{found:?}, not {wanted:?}");
-    };
-    // Each wants four pages a microsecond, of ten.
-    within(of_sides(1, 1), [1600, 1600]);
-    within(of_sides(3, 3), [2800, 1200]);
-    within(of_sides(1, 6), [1600, 2400]);
-    within(of_sides(4, 0), [4000, 0]);
-    within(of_sides(0, 4), [0, 4000]);
-    // Of 7.5 and 2.5 wanted pages, only the near ones are too many.
-    within(of_sides(6, 2), [2800, 1200]);
-}
-
-/// Two CPUs of each node, of which one is held up by a fault: what it clears has half of its side.
-#[test]
-fn who_clears_has_the_part_of_its_side() {
-    let mut flows = Flows::default();
-    flows.limit_node((0, 2), Picos(US));
-    flows.limit_node((1, 2), Picos(US));
-    flows.set_far_percent(20);
-    for cpu in 0..4 {
-        flows.note(cpu, 0, (10, Picos(US)));
-        flows.end_step(cpu, (cpu / 2, None), Time(US), End::GoesOn);
-    }
-    for cpu in [0, 2] {
-        flows.end_step(cpu, (cpu / 2, None), Time(2 * US), End::HeldUp);
-    }
-    flows.begin_step(Time(20 * US));
-    assert_eq!(Side::BOTH.map(|side| flows.leaves(0, side).0 * 10 / US), [25, 100], "0.4 and 0.1 of the node");
-    assert_eq!(Side::BOTH.map(|side| flows.leaves(1, side)), [Picos(0); 2]);
 }
