@@ -131,14 +131,16 @@ impl World {
         }
     }
 
-    /// Builds the sched domains from the CPUs' cores, caches and nodes.
+    /// Builds the sched domains from the CPUs' cores, caches and nodes. QEMU shows a guest CPUs without hardware threads, unless
+    /// it is told otherwise (`-smp`).
     pub(crate) fn compare_cpus(&mut self, config: &crate::Config) {
         let places = |cpus: &Vec<CpuId>| cpus.iter().map(|cpu| cpu.0 as usize).collect::<Vec<_>>();
         let nodes = &config.machine.nodes;
         let with_cpus: Vec<usize> = (0..nodes.len()).filter(|node| !nodes[*node].cpus.is_empty()).collect();
         let distances = |node: &usize| with_cpus.iter().map(|to| nodes[*node].distance[*to]).collect();
+        let cores = config.cores.iter().filter(|_| config.host.is_none());
         let topology = Topology {
-            cores: config.cores.iter().map(places).collect(),
+            cores: cores.map(places).collect(),
             caches: config.caches.iter().map(places).collect(),
             nodes: with_cpus.iter().map(|node| (places(&nodes[*node].cpus), distances(node))).collect(),
         };

@@ -13,6 +13,7 @@ use mm::{
 use super::{tags::tagged, *};
 use crate::{
     guests::{GuestLost, LostBy, simulate_guests, simulate_guests_with},
+    ids::HOST,
     world::with,
 };
 
@@ -272,4 +273,20 @@ fn all_cpus_leave_the_guest_when_its_host_gives_memory_back() {
     let exits = (busy - idle).0 / Picos::from_nanos(50).0;
     // Of some huge pages it gets one half first.
     assert!((given_back..4 * given_back).contains(&exits), "{exits} exits for {given_back} huge pages");
+}
+
+/// Four hardware threads of two cores, for a kernel of its own and for a guest.
+#[test]
+fn a_guest_sees_cpus_without_hardware_threads() {
+    let levels = |host| {
+        let cpus: Vec<CpuId> = (0..4).map(CpuId).collect();
+        let mut config = Config { variant: *variant::named("v4.1"), cpus: 4, host, ..config(ThpEnabled::Never) };
+        config.machine.nodes[0].cpus.clone_from(&cpus);
+        (config.cores, config.caches) = (cpus.chunks(2).map(<[_]>::to_vec).collect(), vec![cpus]);
+        let mut world = crate::fresh(&config);
+        world.compare_cpus(&config);
+        world.kernels[HOST].domains.levels()
+    };
+    assert_eq!(levels(None), 2, "threads of a core, cores of a cache");
+    assert_eq!(levels(Some(HostSpec { page: Order::HUGE, discard: Discard::DontNeed })), 1);
 }
