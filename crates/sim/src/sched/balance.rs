@@ -105,17 +105,18 @@ impl World {
         let (has_failed, tick) = (last.failed > tries + PATIENCE, kernel.ticks.last(at));
         let asked = found.filter(|_| compares_loads && has_failed && looker != Looker::NewlyIdle);
         let pushes = asked.is_some_and(|(from, _)| self.ask_to_push(from, id));
+        let seen = Seen { is_uneven: saw, got, pushes };
         let last = &mut self.cpus[id.0 as usize].balancing.looks[level];
         if pushes {
             last.failed = tries + 1;
         }
         if compares_loads {
-            last.saw_imbalance = saw && !pushes;
+            last.saw_imbalance = seen.is_pressing();
             if looker == Looker::Idle {
                 last.last = tick;
             }
         }
-        Seen { is_uneven: saw, got, pushes }
+        seen
     }
 
     /// Asks a CPU to push its running task to another one. Returns false if the task may not run there, or if the CPU has been

@@ -40,6 +40,11 @@ pub(super) struct Seen {
 impl Seen {
     /// All have as much as they should.
     pub(super) const NOTHING: Self = Self { is_uneven: false, got: false, pushes: false };
+
+    /// Whether the next look comes after the shortest interval: another CPU has too much, and is not about to push it away.
+    pub(super) fn is_pressing(self) -> bool {
+        self.is_uneven && !self.pushes
+    }
 }
 
 /// When a CPU looks at others, and what others see of it.
@@ -118,11 +123,10 @@ impl Cpu {
         }
     }
 
-    /// Notes when the CPU looked at others, and what came of it. It waits longer for its next look where all was even, or where
-    /// another CPU is about to push a task away.
+    /// Notes when the CPU looked at others, and what came of it.
     pub(super) fn looked(&mut self, at: Time, level: usize, seen: Seen) {
         let look = &mut self.balancing.looks[level];
-        (look.last, look.saw_imbalance) = (at, seen.is_uneven && !seen.pushes);
+        (look.last, look.saw_imbalance) = (at, seen.is_pressing());
         if !seen.is_uneven {
             look.failed = 0;
         }
