@@ -69,6 +69,22 @@ fn a_run_in_which_no_task_gets_on_ends() {
     assert_eq!(livelock(&config, by_turns, waits_a_while), Ok(()));
 }
 
+/// A sync(2) of more than a slow disk writes in two minutes: the task sleeps, and the flusher and the disk work.
+#[test]
+fn a_sync_of_minutes_is_no_livelock() {
+    let bandwidth = units::BytesPerSecond::new(Bytes::kib(8)).expect("more than nothing");
+    let slow = mm::file::disk::DiskSpec { bandwidth, depth: 1, ..mm::file::disk::DiskSpec::default() };
+    let config = Config { disk: slow, ..config(ThpEnabled::Always) };
+    let writes = async |os: Sim| {
+        let file = os.create("large").await.unwrap();
+        os.write(file, Bytes(0), Bytes::mib(8)).await.unwrap();
+        let before = os.now();
+        os.sync().await.unwrap();
+        assert!(os.now().since(before) > Bounds::default().span, "a sync of minutes");
+    };
+    assert_eq!(livelock(&config, Bounds::default(), writes), Ok(()));
+}
+
 /// A `scan_sleep_millisecs` of 0 is legal: khugepaged uses the CPU that others leave, and they go on beside it.
 #[test]
 fn khugepaged_that_does_not_sleep_lets_others_go_on() {

@@ -1,9 +1,11 @@
 //! Linux: kernel/hung_task.c (v6.1) warns of a task that has not run for 120 s; a kernel that loops for ever says nothing.
-//! Differs: a run in which no task makes progress is ended. The bounds count turns and virtual time, and so are equal on every
+//! Differs: a run in which no task makes progress is ended, unless pages reach the disk: a sync(2) of much memory to a slow
+//! disk takes minutes, in which the flusher alone works. The bounds count turns and virtual time, and so are equal on every
 //! host. Until one is reached a turn pays three comparisons; the last turns are recorded from then on.
 
 use std::fmt;
 
+use memory::event::Event;
 use units::{Picos, Time};
 
 use crate::{
@@ -92,6 +94,8 @@ pub(crate) struct Watchdog {
     /// The last instant at which a task made progress: its user half ran, or a step of its operation did more than wait for
     /// memory.
     pub(crate) progressed: Time,
+    /// Pages that all kernels had written to their disks when a bound was last looked at.
+    written: u64,
     /// The turns since a bound was reached.
     events: Vec<String>,
     /// The end of the run.
@@ -110,7 +114,11 @@ impl World {
     #[cold]
     #[inline(never)]
     pub(crate) fn is_livelock(&mut self, next: Next) -> bool {
-        let (now, still, vain) = (self.clock.latest_start(), self.clock.still(), self.clock.vain());
+        let now = self.clock.latest_start();
+        if self.has_written() {
+            self.gets_on(now.max(self.watchdog.progressed));
+        }
+        let (still, vain) = (self.clock.still(), self.clock.vain());
         let Watchdog { bounds, progressed, .. } = self.watchdog;
         // A user half that sleeps is not stuck, however long it has said that it will.
         let asleep = self.tasks.iter().filter(|task| matches!(task.state, TaskState::Blocked));
@@ -138,6 +146,12 @@ impl World {
             events: std::mem::take(&mut self.watchdog.events),
         }));
         true
+    }
+
+    /// Whether pages have reached a disk since this was last asked.
+    fn has_written(&mut self) -> bool {
+        let written = self.kernels.all().map(|kernel| kernel.counters.get(Event::NrWritten)).sum();
+        std::mem::replace(&mut self.watchdog.written, written) < written
     }
 
     fn event(&self, next: Next) -> String {
