@@ -5,6 +5,7 @@ mod locality;
 mod metric;
 mod numa_access;
 mod numa_probe;
+mod traffic;
 mod warehouses;
 
 use report::{Better, Metric};

@@ -19,7 +19,7 @@ use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Runs, Rusage, VmRange, VmStat, Wire,
 };
-use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Order, Picos, Stores, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Order, Picos, Stores, Streamed, Time};
 
 use crate::{
     access,
@@ -423,6 +423,10 @@ impl Os for Linux {
 
     async fn places(&self, range: VmRange) -> Result<Vec<Placed>, Errno> {
         places::places(range)
+    }
+
+    async fn streamed(&self) -> Result<Streamed, Errno> {
+        Err(Errno::NOSYS)
     }
 
     async fn block_census(&self) -> Result<BlockCensus, Errno> {

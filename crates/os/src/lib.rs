@@ -21,7 +21,7 @@ pub use memory::{Advice, FileRange, MapSpec, VmRange};
 pub use numa::{Mempolicy, NumaNode, Placed};
 use serde::{Serialize, de::DeserializeOwned};
 pub use task::{Barrier, CountedBy, Died, Moves, Placement};
-use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Picos, Stores, Time};
+use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, NodeId, Picos, Stores, Streamed, Time};
 
 /// A value that crosses a process border, through a pipe.
 pub trait Wire: Serialize + DeserializeOwned + Send + 'static {}
@@ -159,6 +159,10 @@ pub trait Os: Clone + Send + 'static {
 
     /// The counters of `/proc/vmstat`, machine-wide.
     fn vmstat(&self) -> impl Future<Output = Result<VmStat, Errno>>;
+
+    /// Bytes that sweeps of all tasks have moved through memory since the start of the run. Takes no time. `ENOSYS` where nobody
+    /// counts that, or where no memory has a limit.
+    fn streamed(&self) -> impl Future<Output = Result<Streamed, Errno>>;
 
     /// How much of memory cannot be moved, and how scattered that is. `ENOSYS` where nobody can see every frame.
     fn block_census(&self) -> impl Future<Output = Result<BlockCensus, Errno>>;

@@ -27,6 +27,7 @@ pub(crate) fn report(groups: &[Group<'_>]) -> Report {
             bops(group),
             peaks(group),
             places(group),
+            traffic(group),
             durations(group),
         ];
         first
@@ -248,6 +249,25 @@ fn peaks(group: &Group<'_>) -> Table {
 fn places(group: &Group<'_>) -> Table {
     let title = format!("{} Memory (GiB at the end)", group.experiment);
     table(group, Kind::Metric, (&title, "GiB"), Better::None, of_programs(group, &MEMORY))
+}
+
+/// Bytes that programs wrote, where sweeps went, and the limits that they met.
+const TRAFFIC: [&str; 3] = ["wrote_gib_s", "streamed_gib_s", "limit_pct"];
+
+/// Memory traffic of each program or point; limits that no column has met have no row.
+fn traffic(group: &Group<'_>) -> Table {
+    let is_met = |row: &Row| row.cells.iter().flatten().any(|value| value.value > 0.0);
+    let rows = of_programs(group, &TRAFFIC).into_iter().filter(|row| row.unit != "%" || is_met(row));
+    let of_row = |row: Row| {
+        let name = match row.metric.split('.').next() {
+            Some("wrote_gib_s") => format!("{} stores", row.stat),
+            Some("limit_pct") => format!("{}-bound %", row.stat),
+            _ => row.stat.clone(),
+        };
+        Row { operation: format!("{name} {}", row.case.trim_start_matches("warehouses=")), ..row }
+    };
+    let title = format!("{} Memory Traffic (GiB/s, and its limits in per cent)", group.experiment);
+    table(group, Kind::Duration, (&title, "GiB/s"), Better::None, rows.map(of_row).collect())
 }
 
 /// Metrics of programs, a row for each class and program: first User of all programs, then System of all programs. In output

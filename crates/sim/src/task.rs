@@ -176,6 +176,16 @@ pub(crate) enum Answer {
 }
 
 impl Task {
+    /// The range of the sweep by rounds that the task is in, with the pages that it has passed and those before it.
+    pub(crate) fn sweep(&self) -> Option<(mm::space::vma::PageRange, u64, u64)> {
+        match &self.state {
+            TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
+                operation.sweep()
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn new(cpu: CpuId, allowed: Vec<CpuId>, (kernel, space): (KernelId, SpaceId), nice: Nice) -> Self {
         Self {
             cpu,

@@ -9,4 +9,5 @@ pub(crate) mod livelock;
 pub(crate) mod map_sampler;
 pub(crate) mod sampler;
 pub(crate) mod slow_log;
+pub(crate) mod sweeps;
 pub(crate) mod trace;

@@ -12,6 +12,7 @@ mod rate;
 pub mod setting;
 mod size;
 mod stores;
+mod streamed;
 mod time;
 
 pub use block_cell::BlockCell;
@@ -24,4 +25,5 @@ pub use mobility::Mobility;
 pub use rate::{BytesPerSecond, ParseRateError};
 pub use size::{Bytes, FRAME_SHIFT, Frames, ParseSizeError};
 pub use stores::{Bzero, Stores};
+pub use streamed::Streamed;
 pub use time::{Picos, Time};

@@ -21,6 +21,7 @@ use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, Unable, WorkloadError, WorkloadInfo,
     fault_storm::parse_size,
     meet::{TaskError, results},
+    outcome::{streamed, streamed_since},
     params::value,
     vm_larger_than_a_node::places,
 };
@@ -291,11 +292,11 @@ impl Process {
         whole.part(Bytes(from), Bytes(to - from))
     }
 
-    /// Clears a range again and again.
-    async fn clear<O: Os>(&self, os: &O, range: VmRange, rounds: u64) -> Result<(), Errno> {
+    /// Clears a range again and again; says with which stores, and how many bytes.
+    async fn clear<O: Os>(&self, os: &O, range: VmRange, rounds: u64) -> Result<(Stores, Bytes), Errno> {
         let stores = self.stores.unwrap_or_else(|| os.bzero(range.len));
         os.access(range, stores.into(), Amount::Rounds(rounds)).await?;
-        Ok(())
+        Ok((stores, range.len * rounds))
     }
 
     fn is_numa01(&self) -> bool {
@@ -352,18 +353,29 @@ pub async fn run<O: Os>(os: O, params: Params, seed: u64) -> Result<Outcome, Wor
 /// One program, as time(1) sees it: from its start to the end of its last process, with all that its threads used.
 async fn run_program<O: Os>(os: &O, process: &Process) -> Result<TaskOutcome, WorkloadError> {
     let mut whole = TaskOutcome::starting(os.now(), os::Rusage::default());
+    let before = streamed(os).await.during("streamed")?;
     let processes = (0..process.program.processes())
         .map(|index| os.spawn_process(Placement::Free, PROCESS_ENTRY, Process { index, ..process.clone() }));
     let done: Vec<TaskOutcome> = results(processes.collect()).await?;
     whole.end = os.now();
     whole.part = Some(process.program.label().to_owned());
+    whole.streamed = streamed_since(os, before).await.during("streamed")?;
     let mut found: Option<Vec<Placed>> = Some(Vec::new());
     for one in done {
         whole.rusage.add(&one.rusage);
+        one.wrote.iter().for_each(|wrote| add(&mut whole.wrote, *wrote));
         found = found.zip(one.places).map(|(known, new)| sum(known, &new));
     }
     whole.places = found;
     Ok(whole)
+}
+
+/// Adds what a pass wrote.
+fn add(known: &mut Vec<(Stores, Bytes)>, (stores, bytes): (Stores, Bytes)) {
+    match known.iter_mut().find(|one| one.0 == stores) {
+        Some(one) => one.1 += bytes,
+        None => known.push((stores, bytes)),
+    }
 }
 
 fn sum(mut known: Vec<Placed>, new: &[Placed]) -> Vec<Placed> {
@@ -385,7 +397,7 @@ pub async fn process<O: Os>(os: O, process: Process) -> Result<TaskOutcome, Task
     let mapping = os.mmap(process.size + Bytes::PAGE, MapSpec::Anonymous).await?;
     let buffer = mapping.part(Bytes(0), process.size);
     if !process.is_numa01() {
-        populate(&os, &process, buffer).await?;
+        populate(&os, (&process, &mut outcome), buffer).await?;
     }
     let ready = os.barrier(process.threads).await?;
     let threads = (0..process.threads).map(|index| {
@@ -405,12 +417,17 @@ pub async fn process<O: Os>(os: O, process: Process) -> Result<TaskOutcome, Task
     outcome.rusage = os.rusage().await?.since(&used);
     for thread in &threads {
         outcome.rusage.add(&thread.rusage);
+        thread.wrote.iter().for_each(|wrote| add(&mut outcome.wrote, *wrote));
     }
     Ok(outcome)
 }
 
 /// The first pass of numa02 is its main thread's: a part for each node, which is bound to it only by hand.
-async fn populate<O: Os>(os: &O, process: &Process, buffer: VmRange) -> Result<(), Errno> {
+async fn populate<O: Os>(
+    os: &O,
+    (process, outcome): (&Process, &mut TaskOutcome),
+    buffer: VmRange,
+) -> Result<(), Errno> {
     let memories = with_memory(&os.nodes());
     let each = process.size.0 / memories.len() as u64 / Bytes::PAGE.0 * Bytes::PAGE.0;
     for (at, node) in (0..).zip(&memories) {
@@ -424,7 +441,8 @@ async fn populate<O: Os>(os: &O, process: &Process, buffer: VmRange) -> Result<(
         if let Some(policy) = policy {
             os.set_mempolicy(&policy).await?;
         }
-        process.clear(os, buffer.part(Bytes(each * at), Bytes(len)), 1).await?;
+        let wrote = process.clear(os, buffer.part(Bytes(each * at), Bytes(len)), 1).await?;
+        add(&mut outcome.wrote, wrote);
     }
     if process.bind == Bind::No { Ok(()) } else { os.set_mempolicy(&Mempolicy::Local).await }
 }
@@ -447,7 +465,7 @@ async fn thread<O: Os>(
         if let Some(policy) = &policy {
             os.set_mempolicy(policy).await?;
         }
-        process.clear(os, buffer, 1).await?;
+        add(&mut outcome.wrote, process.clear(os, buffer, 1).await?);
         if process.bind == Bind::No {
             os.set_mempolicy(&Mempolicy::Local).await?;
         }
@@ -455,7 +473,7 @@ async fn thread<O: Os>(
         os.arrive(ready).await?;
     }
     let range = if process.program == Program::Numa01 { buffer } else { own };
-    process.clear(os, range, process.rounds).await?;
+    add(&mut outcome.wrote, process.clear(os, range, process.rounds).await?);
     outcome.end = os.now();
     outcome.rusage = os.rusage().await?.since(&used);
     Ok(outcome)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use os::{Os, Placed, Rusage};
 use serde::{Deserialize, Serialize};
-use units::{BlockCensus, Errno, FrameChurned, Picos, Time};
+use units::{BlockCensus, Bytes, Errno, FrameChurned, Picos, Stores, Streamed, Time};
 
 use crate::{Block, During, WorkloadError, numa_access::Access, numa_probe::Probe};
 
@@ -43,6 +43,19 @@ pub(crate) async fn drop_caches<O: Os>(os: &O, unable: &mut Vec<Unable>) -> Resu
         dropped => dropped.during("drop_caches")?,
     }
     Ok(())
+}
+
+/// Bytes that all sweeps have streamed until now, where somebody counts that.
+pub(crate) async fn streamed<O: Os>(os: &O) -> Result<Option<Streamed>, Errno> {
+    match os.streamed().await {
+        Err(Errno::NOSYS) => Ok(None),
+        known => known.map(Some),
+    }
+}
+
+/// Bytes that all sweeps have streamed since an earlier reading.
+pub(crate) async fn streamed_since<O: Os>(os: &O, before: Option<Streamed>) -> Result<Option<Streamed>, Errno> {
+    Ok(streamed(os).await?.zip(before).map(|(now, before)| now.since(&before)))
 }
 
 impl Unable {
@@ -96,6 +109,13 @@ pub struct TaskOutcome {
     /// Business transactions that it has done; of warehouses only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<u64>,
+    /// Bytes that sweeps of all tasks streamed meanwhile; of autonumabench and warehouses only, where somebody counts
+    /// that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streamed: Option<Streamed>,
+    /// Bytes that its passes wrote, by the kind of store; of autonumabench only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wrote: Vec<(Stores, Bytes)>,
     /// Where its memory ended, by node and page size; of vm-larger-than-a-node, fragmented-fault, autonumabench and
     /// numa-probe only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,6 +173,8 @@ impl TaskOutcome {
             census: None,
             part: None,
             transactions: None,
+            streamed: None,
+            wrote: Vec::new(),
             places: None,
             deferral: None,
             host_resident: None,

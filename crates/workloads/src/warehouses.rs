@@ -32,6 +32,7 @@ use self::layout::{Heap, collectors};
 use crate::{
     During, Outcome, ParamError, ParamInfo, TaskOutcome, WorkloadError, WorkloadInfo,
     meet::{TaskError, results},
+    outcome::{streamed, streamed_since},
     params::value,
 };
 
@@ -427,6 +428,8 @@ fn of_point(threads: u32, tasks: &[TaskOutcome]) -> TaskOutcome {
     let mut whole = TaskOutcome::starting(start, os::Rusage::default());
     whole.end = tasks.iter().map(|task| task.end).max().expect("a point has threads");
     whole.part = Some(format!("warehouses={threads}"));
+    // The threads of a point begin together and end within a batch of each other, so that one reading is of all.
+    whole.streamed = tasks.first().and_then(|task| task.streamed);
     whole.transactions = tasks.iter().map(|task| task.transactions).sum();
     for task in tasks {
         whole.rusage.add(&task.rusage);
@@ -450,10 +453,12 @@ async fn warehouse_thread<O: Os>(os: &O, shared: &Shared, point: usize, warehous
     shared.arrive(os, point, 0).await?;
     shared.arrive(os, point, 1).await?;
     let mut outcome = TaskOutcome::starting(os.now(), used);
+    let before = streamed(os).await?;
     let deadline = outcome.start + Picos::from_secs(jvm.seconds);
     let transactions = trade(os, shared, (point, warehouse), deadline).await?;
     outcome.end = os.now();
     outcome.transactions = Some(transactions);
+    outcome.streamed = streamed_since(os, before).await?;
     outcome.rusage = os.rusage().await?.since(&used);
     Ok(outcome)
 }

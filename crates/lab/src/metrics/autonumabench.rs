@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use report::{Better, Metric};
 use workloads::{Outcome, TaskOutcome};
 
-use super::metric::{GIB, classed};
+use super::{
+    metric::{GIB, classed},
+    traffic,
+};
 
-/// User, System and Elapsed of each program in seconds, the CPUs that it used in per cent, and GiB by node and page size.
+/// User, System and Elapsed of each program in seconds, the CPUs that it used in per cent, GiB by node and page size, and its
+/// traffic.
 pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {
     outcome.tasks.iter().flat_map(of_program).collect()
 }
@@ -39,7 +43,8 @@ fn of_program(task: &TaskOutcome) -> Vec<Metric> {
         *sizes.entry(format!("node{}-{size}", place.node)).or_default() += place.size.0 as f64 / GIB;
     }
     let sizes = sizes.iter().map(|(class, gib)| classed("memory_gib", class, "GiB", Better::None, vec![*gib]));
-    times.into_iter().chain(sizes).map(|metric| Metric { part: task.part.clone(), ..metric }).collect()
+    let own = times.into_iter().chain(sizes).map(|metric| Metric { part: task.part.clone(), ..metric });
+    own.chain(traffic::metrics(task)).collect()
 }
 
 #[cfg(test)]

@@ -131,6 +131,8 @@ mod tests {
             census: None,
             part: None,
             transactions: None,
+            streamed: None,
+            wrote: Vec::new(),
             places: None,
             deferral: None,
             host_resident: None,

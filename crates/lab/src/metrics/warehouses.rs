@@ -6,14 +6,20 @@ use report::{
 };
 use workloads::{Outcome, TaskOutcome};
 
-use super::metric::{classed, metric, rate};
+use super::{
+    metric::{classed, metric, rate},
+    traffic,
+};
 
-/// Throughput of each point (with several JVMs their mean and deviation too), and the peaks.
+/// Throughput of each point (with several JVMs their mean and deviation too), the peaks, and each point's traffic.
 pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {
     let points: Vec<(&str, Vec<f64>)> =
         outcome.tasks.chunk_by(|one, next| one.part == next.part).map(|jvms| (part(&jvms[0]), rates(jvms))).collect();
     let mut metrics = bops(&points);
     metrics.extend(peaks(outcome, &points));
+    // Each JVM has read the traffic of the whole machine.
+    let first = outcome.tasks.chunk_by(|one, next| one.part == next.part).map(|jvms| &jvms[0]);
+    metrics.extend(first.flat_map(traffic::metrics));
     metrics
 }
 

@@ -20,7 +20,7 @@
 //! each CPU's turn is longer or shorter than the mean by a draw of its own. Threads that run through the same memory would
 //! otherwise stay beside each other for ever.
 
-use units::{Pfn, Picos, Time, Vpn};
+use units::{Bytes, Pfn, Picos, Streamed, Time, Vpn};
 
 /// Least time between two changes of the turns.
 const TICK: Picos = Picos::from_micros(4000);
@@ -59,6 +59,8 @@ pub struct Flows {
     next_look: Time,
     /// Number of changes of the turns so far.
     changes: u64,
+    /// All that flows have gone through so far.
+    streamed: Streamed,
 }
 
 /// The least time of a page, by resource.
@@ -170,6 +172,16 @@ impl Flows {
         node.max(link)
     }
 
+    /// All that flows have gone through so far; none where nothing limits them.
+    pub fn streamed(&self) -> Option<Streamed> {
+        self.is_limited().then_some(self.streamed)
+    }
+
+    /// Counts what flows have gone through since `before` this number of times more.
+    pub fn repeat(&mut self, before: &Streamed, times: u64) {
+        self.streamed.repeat(before, times);
+    }
+
     /// How often turns have changed.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -190,9 +202,10 @@ impl Flows {
         self.due
     }
 
-    /// Counts pages of a node that the CPU's flow has gone through; `alone` is the time of each without other flows.
+    /// Counts pages of a node that the flow of a CPU of a node has gone through; `alone` is the time of each without other flows.
     #[inline]
-    pub fn note(&mut self, cpu: usize, to: usize, (pages, alone): (u64, Picos)) {
+    pub fn note(&mut self, cpu: usize, (from, to): (usize, usize), (pages, alone): (u64, Picos)) {
+        self.count(cpu, (from, to), (Bytes::PAGE * pages, alone));
         if self.by_cpu.len() <= cpu {
             self.by_cpu.resize_with(cpu + 1, Flow::default);
         }
@@ -204,6 +217,23 @@ impl Flows {
         }
         flow.pages[to] += pages;
         flow.alone[to] = alone;
+    }
+
+    /// Counts bytes by where they went, and by the limit that took longest.
+    fn count(&mut self, cpu: usize, (from, to): (usize, usize), (bytes, alone): (Bytes, Picos)) {
+        let node = self.for_cpu(cpu, self.turns.nodes.get(to).copied().unwrap_or_default());
+        let link = self.for_cpu(cpu, self.turns.links.get(from).map_or(Picos(0), |row| row[to]));
+        let lines = self.by_cpu.get(cpu).map_or(Picos(0), |flow| flow.round_trip);
+        let turn = node.max(link).max(lines);
+        let Streamed { near, far, by_core, by_node, by_link, by_lines } = &mut self.streamed;
+        *(if from == to { near } else { far }) += bytes;
+        let limit = match turn {
+            _ if turn <= alone => by_core,
+            _ if turn == lines => by_lines,
+            _ if turn == node => by_node,
+            _ => by_link,
+        };
+        *limit += bytes;
     }
 
     /// The step of a CPU ends, and with it, where that is so, its flow; or the flow is held up by a fault.

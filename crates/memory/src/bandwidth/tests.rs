@@ -139,7 +139,7 @@ fn who_fills_pages_waits_for_memory_in_user_mode() {
 #[test]
 fn a_clear_goes_past_flows_and_a_copy_does_not() {
     let mut mm = machine(streams(1));
-    mm.flows_mut().note(0, 0, (10, ALONE));
+    mm.flows_mut().note(0, (0, 0), (10, ALONE));
     mm.flows_mut().end_step(0, (0, None), Time(10 * ALONE.0), flows::End::GoesOn);
     mm.begin_flow_step(Time(30 * ALONE.0));
     let from = Time(40 * ALONE.0);

@@ -133,6 +133,12 @@ impl Accesses {
         self.visits * self.pattern.accesses()
     }
 
+    /// The range of a sweep, and how many of its pages have been visited; none if this is not a sweep by rounds.
+    pub fn sweep(&self) -> Option<(PageRange, u64)> {
+        let is_by_rounds = matches!(self.amount, Amount::Rounds(_));
+        (self.pattern.is_sweep() && is_by_rounds).then(|| (self.order.range(), self.visits))
+    }
+
     /// Time since the first visit began.
     pub fn elapsed(&self) -> Picos {
         self.span.map_or(Picos(0), |(from, until)| until.since(from))
@@ -234,7 +240,7 @@ impl Accesses {
             match &mut self.phase {
                 Phase::User if !has_lock && self.order.is_round_start(self.next) => {
                     self.begin_to_meet(space);
-                    self.go_round(cx, limit, &mut round);
+                    self.go_round(mm, cx, limit, &mut round);
                     if !self.is_over(cx.now(), deadline) && !cx.is_over(limit) {
                         self.visit(mm, space, cx, &units, limit);
                     }

@@ -13,7 +13,9 @@ use os::{
     Accessed, Advice, Amount, Barrier, Died, File, MapSpec, Mempolicy, Moves, NumaNode, Os, Pattern, Placed, Placement,
     Runs, Rusage, VmRange, VmStat, Wire,
 };
-use units::{BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, Frames, NodeId, Picos, Stores, Time};
+use units::{
+    BlockCensus, Bytes, CpuId, Errno, FrameChurn, FrameChurned, Frames, NodeId, Picos, Stores, Streamed, Time,
+};
 
 use crate::{
     ids::TaskId,
@@ -322,6 +324,10 @@ impl Os for Sim {
         });
         let placed = |((node, is_huge), pages)| Placed { node, is_huge, size: Bytes::PAGE * pages };
         Ok(found.into_iter().map(placed).collect())
+    }
+
+    async fn streamed(&self) -> Result<Streamed, Errno> {
+        with(|world| world.own_kernel().mm.memory.flows().streamed()).ok_or(Errno::NOSYS)
     }
 
     async fn block_census(&self) -> Result<BlockCensus, Errno> {

@@ -218,6 +218,12 @@ impl Operation {
         }
     }
 
+    /// The range of a sweep by rounds, with the pages that it has passed and those before it.
+    pub(crate) fn sweep(&self) -> Option<(PageRange, u64, u64)> {
+        let Self::Access { accesses, .. } = self else { return None };
+        accesses.sweep().map(|(range, passed)| (range, passed, accesses.left()))
+    }
+
     /// Whether the operation is user code with its faults.
     pub(crate) fn is_touch(&self) -> bool {
         matches!(self, Self::Touch(_))

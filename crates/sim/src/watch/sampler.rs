@@ -12,9 +12,11 @@ use units::{Picos, Time};
 use crate::{
     ids::HOST,
     kernel::{Kernel, Kernels},
+    task::Task,
     watch::{
         free_watch::{Free, FreeWatch},
         map_sampler::{MapSampler, MapSamples},
+        sweeps::{self, Sweep},
     },
     world::World,
 };
@@ -107,7 +109,7 @@ impl World {
     }
 
     fn take_samples(&mut self, start: Time) {
-        let values = self.sampler.samples.read(&self.kernels);
+        let values = self.read_samples();
         let Sampler { every, next, samples, map, .. } = &mut self.sampler;
         if let Some(map) = map {
             map.look(&mut self.kernels[HOST].mm);
@@ -134,7 +136,9 @@ impl World {
         self.sample_before(end);
         let mut samples = std::mem::take(&mut self.sampler.samples);
         if samples.rows.last().is_none_or(|(at, _)| *at < end) {
-            let values = samples.read(&self.kernels);
+            self.sampler.samples = samples;
+            let values = self.read_samples();
+            samples = std::mem::take(&mut self.sampler.samples);
             samples.rows.push((end, values));
             if let Some(map) = &mut self.sampler.map {
                 map.look(&mut self.kernels[HOST].mm);
@@ -145,21 +149,43 @@ impl World {
     }
 }
 
-impl Samples {
+impl World {
+    /// Values of the host's sweeps, with their names; none where memory serves as many sweeps as there are.
+    fn visit_sweeps(&self, tell: impl FnMut(String, u64)) {
+        let kernel = &self.kernels[HOST];
+        let memory = &kernel.mm.memory;
+        if !memory.flows().is_limited() {
+            return;
+        }
+        let of_host = self.tasks.iter().filter(|task| task.kernel == HOST);
+        let sweep = |task: &Task| {
+            let (range, passed, left) = task.sweep()?;
+            let way = (task.space, (range.start, range.end), passed + left);
+            Some(Sweep { node: memory.node_of_cpu(kernel.number(task.cpu)), way, passed })
+        };
+        let sweeps: Vec<Sweep> = of_host.filter_map(sweep).collect();
+        sweeps::by_node(memory.nodes().ids(), &sweeps, tell);
+    }
+
     /// The present values. Names come with the first sample; later samples have more names when events of further kinds are
     /// counted for the first time, or a guest has booted.
-    fn read(&mut self, kernels: &Kernels) -> Vec<u64> {
-        let mut values = Vec::with_capacity(self.names.len());
-        for Kernel { counters, mm, .. } in kernels.all() {
+    fn read_samples(&mut self) -> Vec<u64> {
+        let mut values = Vec::with_capacity(self.sampler.samples.names.len());
+        for Kernel { counters, mm, .. } in self.kernels.all() {
             visit(counters, mm, |_, value| values.push(value));
         }
+        self.visit_sweeps(|_, value| values.push(value));
         // Names are only ever added, so an equal number means equal names.
-        if values.len() != self.names.len() {
-            self.rename(names(kernels));
+        if values.len() != self.sampler.samples.names.len() {
+            let mut names = names(&self.kernels);
+            self.visit_sweeps(|name, _| names.push(name));
+            self.sampler.samples.rename(names);
         }
         values
     }
+}
 
+impl Samples {
     /// Adds names, whose values in all samples so far were 0.
     fn rename(&mut self, names: Vec<String>) {
         let places: Vec<_> = names.iter().map(|name| self.names.iter().position(|known| known == name)).collect();

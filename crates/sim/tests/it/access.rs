@@ -193,6 +193,63 @@ fn sweeps_share_the_bandwidth_of_a_node_or_link() {
     }
 }
 
+/// A thread of node 0 and one of node 1 sweep a hundred times over the same 4 MiB of node 0, the second one half as fast.
+fn near_and_far(limit: Option<u64>) -> (Result<units::Streamed, units::Errno>, sim::Samples) {
+    let nanos = |from, to| Picos::from_nanos(if from == to { 8 } else { 16 });
+    let line = (0..3).map(|from| (0..3).map(|to| nanos(from, to)).collect()).collect();
+    let gb = |rate: u64| BytesPerSecond::new(Bytes(rate * 1_000_000_000)).unwrap();
+    let bandwidth = limit.map(|limit| (NodeId(0), gb(limit))).into_iter().collect();
+    let config = Config { latency: Latency { line, ..latency() }, bandwidth, ..machine() };
+    let options = sim::Options { sample: Some(Picos::from_micros(1000)), ..sim::Options::default() };
+    let (streamed, _, extra) = sim::simulate_with(&config, options, no_entries, async |os: Sim| {
+        os.set_affinity(&[CpuId(0)]).await.unwrap();
+        let range = os.mmap(Bytes::mib(4), MapSpec::Anonymous).await.unwrap();
+        os.store(range, Bytes::PAGE).await.unwrap();
+        let before = os.streamed().await;
+        let barrier = os.barrier(2).await.unwrap();
+        let body = |cpu: u32| {
+            async move |os: Sim| {
+                os.set_affinity(&[CpuId(cpu)]).await.unwrap();
+                os.arrive(barrier).await.unwrap();
+                os.access(range, Pattern::Sweep, Amount::Rounds(100)).await.unwrap();
+            }
+        };
+        for task in [0, 2].map(|cpu| os.spawn(Placement::Free, body(cpu))) {
+            task.await.unwrap();
+        }
+        Ok(os.streamed().await?.since(&before?))
+    });
+    (streamed, extra.samples.expect("they were asked for"))
+}
+
+#[test]
+fn sweeps_are_counted_by_place_and_by_what_limits_them() {
+    let all = Bytes::mib(400);
+    let (streamed, samples) = near_and_far(Some(1000));
+    let streamed = streamed.unwrap();
+    assert_eq!((streamed.near, streamed.far, streamed.by_core), (all, all, Bytes::mib(800)), "{streamed:?}");
+    let column = |name: &str| {
+        let at = samples.names.iter().position(|known| known == name).unwrap_or_else(|| panic!("no {name}"));
+        samples.rows.iter().map(|(_, values)| values[at]).collect::<Vec<_>>()
+    };
+    let far_behind = column("node1/sweeps_behind_mib");
+    // 8 and 4 GB/s: the second one falls behind until the first one is at its end, and is alone from then on.
+    let most = *far_behind.iter().max().unwrap();
+    assert!((150..=200).contains(&most) && far_behind.ends_with(&[0]), "{far_behind:?}");
+    assert!(column("node0/sweeps_behind_mib").iter().all(|mib| *mib == 0));
+    assert!(column("node2/sweeps").iter().all(|tasks| *tasks == 0));
+    // Two that want twelve of six.
+    let (streamed, _) = near_and_far(Some(6));
+    let streamed = streamed.unwrap();
+    assert_eq!((streamed.near, streamed.far), (all, all));
+    assert!(streamed.by_node > Bytes::mib(500) && streamed.by_link == Bytes(0), "{streamed:?}");
+    assert_eq!(streamed.limits().iter().map(|(_, bytes)| bytes.0).sum::<u64>(), streamed.total().0);
+    // Where nothing limits sweeps, nobody counts them.
+    let (streamed, samples) = near_and_far(None);
+    assert_eq!(streamed, Err(units::Errno::NOSYS));
+    assert!(!samples.names.iter().any(|name| name.contains("sweeps")));
+}
+
 #[test]
 fn two_that_share_a_cpu_have_half_of_it_each() {
     let (shares, _) = simulate(&machine(), no_entries, async |os: Sim| {

@@ -77,7 +77,7 @@ impl Machine {
                 let to = sweep.pages[usize::try_from(done[cpu]).unwrap() % sweep.pages.len()];
                 let alone = self.alone[sweep.from][to];
                 now = now + alone.max(flows.turn(cpu, sweep.from, to));
-                flows.note(cpu, to, (1, alone));
+                flows.note(cpu, (sweep.from, to), (1, alone));
                 done[cpu] += 1;
             }
             let end = if now < sweep.span.1 { End::GoesOn } else { End::Done };
@@ -192,7 +192,7 @@ fn who_copies_beside_flows_has_what_they_leave() {
     let mut flows = machine.flows();
     for cpu in 0..2 {
         flows.begin_step(Time(0));
-        flows.note(cpu, 0, (2, Picos(US)));
+        flows.note(cpu, (0, 0), (2, Picos(US)));
         flows.end_step(cpu, (0, Some(writes(cpu))), Time(2 * US), End::GoesOn);
     }
     flows.begin_step(Time(20 * US));
@@ -212,7 +212,7 @@ fn each_cpu_that_copies_has_a_part_like_that_of_a_flow() {
         let mut flows = Flows::default();
         flows.limit_node((0, 1), Picos(US));
         for cpu in 0..4 {
-            flows.note(cpu, 0, (10, Picos(US)));
+            flows.note(cpu, (0, 0), (10, Picos(US)));
             flows.end_step(cpu, (0, Some(writes(cpu))), Time(US), End::GoesOn);
         }
         for cpu in 0..held_up {
@@ -234,7 +234,7 @@ fn uneven_turns_serve_as_many_pages_and_memory_that_is_not_short_serves_all_alik
         flows.limit_node((0, 1), Picos(US));
         flows.set_unevenness(thousandths.to_vec());
         for cpu in 0..cpus {
-            flows.note(cpu, 0, (10, Picos(2 * US)));
+            flows.note(cpu, (0, 0), (10, Picos(2 * US)));
             flows.end_step(cpu, (0, None), Time(US), End::GoesOn);
         }
         flows.begin_step(Time(20 * US));
@@ -262,7 +262,7 @@ fn lines_go_round_those_who_write_in_step() {
     flows.set_handovers(vec![vec![Picos(US), Picos(4 * US)], vec![Picos(4 * US), Picos(US)]]);
     let step = |flows: &mut Flows, cpu: usize, writes: Option<Written>, from: u64| {
         flows.begin_step(Time(from * US));
-        flows.note(cpu, 0, (100, Picos(US)));
+        flows.note(cpu, (0, 0), (100, Picos(US)));
         flows.end_step(cpu, (cpu / 12, writes), Time((from + 2) * US), End::GoesOn);
     };
     let turns = |flows: &Flows| [0, 23].map(|cpu| flows.turn(cpu, cpu / 12, 0).0 / US);

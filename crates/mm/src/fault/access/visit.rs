@@ -12,7 +12,7 @@ use memory::{
     primitive,
     step::RUN,
 };
-use units::{Pfn, Picos, Time};
+use units::{Pfn, Picos, Streamed, Time};
 
 use super::{Accesses, Alike, Amount, Met, Phase};
 use crate::{
@@ -72,6 +72,8 @@ pub(super) struct Round {
     start: Time,
     near: Picos,
     far: Picos,
+    /// Bytes of all flows when the round began.
+    streamed: Option<Streamed>,
 }
 
 impl Accesses {
@@ -121,7 +123,7 @@ impl Accesses {
     }
 
     /// Begins a round. If the last round was done within this step without a fault, further rounds of this step take as long.
-    pub(super) fn go_round(&mut self, cx: &mut Cx, limit: Time, last: &mut Option<Round>) {
+    pub(super) fn go_round(&mut self, mm: &mut Mm, cx: &mut Cx, limit: Time, last: &mut Option<Round>) {
         let (near, far) = (cx.spent().on(Cause::User), cx.spent().on(Cause::RemoteMemory));
         if let Some(last) = last {
             let span = cx.now().since(last.start).0;
@@ -137,12 +139,15 @@ impl Accesses {
                 return;
             }
             cx.access(AccessPrice { near: near - last.near, far: far - last.far }, rounds);
+            if let Some(streamed) = &last.streamed {
+                mm.memory.flows_mut().repeat(streamed, rounds);
+            }
             self.visits += rounds * self.order.pages();
             self.order.pass_rounds(rounds);
             self.next = self.order.piece().start;
         }
         let (near, far) = (cx.spent().on(Cause::User), cx.spent().on(Cause::RemoteMemory));
-        *last = Some(Round { start: cx.now(), near, far });
+        *last = Some(Round { start: cx.now(), near, far, streamed: mm.memory.flows().streamed() });
     }
 
     /// Begins a round. If the last round met only pages with common properties, and no entry was written since it began, these
@@ -325,10 +330,11 @@ impl Accesses {
         cx.access(unit, pages);
         if self.is_flow(mm) {
             let alone = self.alone(mm, cx, node).total();
+            let from = mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu()));
             // A page whose lines cross twice counts as two pages of half the time.
             let crossings = self.pattern.crossings();
             let each = Picos(alone.0 / crossings);
-            mm.memory.flows_mut().note(cx.cpu().0 as usize, node, (pages * crossings, each));
+            mm.memory.flows_mut().note(cx.cpu().0 as usize, (from, node), (pages * crossings, each));
         }
     }
 
