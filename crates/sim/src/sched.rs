@@ -41,8 +41,8 @@ impl World {
     pub(crate) fn beside(&self, cpu: CpuId, kernel: KernelId) -> Beside {
         let is_busy = |other: &CpuId| self.cpus[other.0 as usize].running.is_some();
         let on_core = self.cpus[cpu.0 as usize].siblings.iter().any(is_busy);
-        let others = self.kernels[kernel].domains.beside(cpu).filter(is_busy).count();
-        Beside { on_core, cache_users: others as u64 + 1 }
+        let others = self.kernels[kernel].domains.busy_beside(cpu) - u64::from(is_busy(&cpu));
+        Beside { on_core, cache_users: others + 1 }
     }
 
     /// Makes a task runnable from `at` on (`try_to_wake_up`, `wake_up_new_task`).
@@ -191,6 +191,7 @@ impl World {
         cpu.running = Some(next);
         let task = &mut self.tasks[next.0 as usize];
         let kernel = &mut self.kernels[task.kernel];
+        kernel.domains.begin_busy(id);
         if task.space != NO_SPACE {
             kernel.running_in[task.space.0 as usize] += 1;
             kernel.settled_in[task.space.0 as usize] += u32::from(task.is_settled);
@@ -224,6 +225,7 @@ impl World {
         let task = &self.tasks[running.0 as usize];
         let kernel = &mut self.kernels[task.kernel];
         kernel.mm.numa_switch(kernel.number(id), None);
+        kernel.domains.end_busy(id);
         if task.space != NO_SPACE {
             let kernel = &mut self.kernels[task.kernel];
             kernel.running_in[task.space.0 as usize] -= 1;

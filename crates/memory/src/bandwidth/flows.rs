@@ -20,7 +20,11 @@
 //! each CPU's turn is longer or shorter than the mean by a draw of its own. Threads that run through the same memory would
 //! otherwise stay beside each other for ever.
 
+mod shortest_turn;
+
 use units::{Bytes, Pfn, Picos, Streamed, Time, Vpn};
+
+use self::shortest_turn::{Claim, Claims, ONE};
 
 /// Least time between two changes of the turns.
 const TICK: Picos = Picos::from_micros(4000);
@@ -34,8 +38,6 @@ const GONE: Picos = Picos::from_micros(50);
 const PASSES: usize = 4;
 /// The shares of a flow's nodes are rounded to a sixteenth: a smaller change counts as none.
 const MIX: u64 = 16;
-/// Rates are in parts of this many of what a resource can serve.
-const ONE: u128 = 1 << 32;
 
 /// The flows of a machine, and the time of a page where flows want more than a resource has.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +63,8 @@ pub struct Flows {
     changes: u64,
     /// All that flows have gone through so far.
     streamed: Streamed,
+    /// Room for the claims on a resource.
+    claims: Vec<Claim>,
 }
 
 /// The least time of a page, by resource.
@@ -289,14 +293,15 @@ impl Flows {
     fn find_turns(&mut self) {
         self.find_round_trips();
         let count = self.nodes.len();
-        self.turns.nodes = vec![Picos(0); count];
-        self.turns.links = vec![vec![Picos(0); count]; self.links.len()];
+        let none = Turns { nodes: vec![Picos(0); count], links: vec![vec![Picos(0); count]; self.links.len()] };
+        let before = std::mem::replace(&mut self.turns, none);
         let links = (0..self.links.len()).flat_map(|from| (0..count).map(move |to| Resource::Link(from, to)));
         let wanted: Vec<Resource> =
             (0..count).map(Resource::Node).chain(links).filter(|resource| self.is_wanted(*resource)).collect();
-        for _ in 0..if wanted.len() > 1 { PASSES } else { 1 } {
+        for pass in 0..if wanted.len() > 1 { PASSES } else { 1 } {
             for resource in &wanted {
-                self.find_turn(*resource);
+                let last = if pass == 0 { before.of(*resource) } else { self.turns.of(*resource) };
+                self.find_turn(*resource, last);
             }
         }
     }
@@ -353,23 +358,31 @@ impl Flows {
         }
     }
 
-    /// Finds the shortest turn of a resource, while the turns of all other resources stay.
-    fn find_turn(&mut self, resource: Resource) {
-        let its = self.by_cpu.iter().filter(|flow| flow.goes_through(resource) > 0).count() as u64;
+    /// Finds the shortest turn of a resource, while the turns of all other resources stay. `last`: a turn that may be near.
+    fn find_turn(&mut self, resource: Resource, last: Picos) {
+        *self.turn_mut(resource) = Picos(0);
+        let mut claims = std::mem::take(&mut self.claims);
+        claims.clear();
+        let to = resource.to();
+        claims.extend(self.by_cpu.iter().enumerate().filter_map(|(cpu, flow)| {
+            let pages = flow.goes_through(resource);
+            (pages > 0).then(|| Claim {
+                pages,
+                rest: (0..flow.mix.len())
+                    .filter(|other| *other != to)
+                    .map(|other| self.time_of(cpu, flow, other))
+                    .sum(),
+                least: self.time_of_page(cpu, flow, to),
+                thousandths: self.unevenness.get(cpu).copied().unwrap_or(1000),
+                sharers: flow.sharers.max(1),
+            })
+        }));
         // A turn of one page per flow is always long enough, even if each flow wants pages of this resource alone; no CPU's turn
         // is shorter than half of it.
-        let (mut short, mut enough) = (0, 2 * self.per_page(resource).0 * its);
-        *self.turn_mut(resource) = Picos(short);
-        if self.is_enough(resource) {
-            return;
-        }
-        // Bound: one halving per bit.
-        while enough - short > 1 {
-            let middle = u64::midpoint(short, enough);
-            *self.turn_mut(resource) = Picos(middle);
-            *(if self.is_enough(resource) { &mut enough } else { &mut short }) = middle;
-        }
-        *self.turn_mut(resource) = Picos(enough);
+        let per_page = self.per_page(resource).0;
+        let most = 2 * per_page * claims.len() as u64;
+        *self.turn_mut(resource) = Picos(Claims { of: &claims, per_page }.shortest_turn(most, last.0));
+        self.claims = claims;
     }
 
     /// The time that copies wait for each page of a node; 0 if it has no flows. They have at least an equal part of
@@ -381,11 +394,6 @@ impl Flows {
         let left = ONE.saturating_sub(self.asked(resource)).max(ONE * others / (its + others));
         let time = u128::from(self.nodes[node].0) * ONE / left;
         if its == 0 { Picos(0) } else { Picos(u64::try_from(time).expect("a few pages' time")) }
-    }
-
-    /// Whether the resource can serve what all flows ask of it with these turns.
-    fn is_enough(&self, resource: Resource) -> bool {
-        self.asked(resource) <= ONE
     }
 
     /// The demand of all flows on a resource with these turns, in parts of what it can serve.
@@ -404,9 +412,36 @@ impl Flows {
 
     /// The time that the flow takes for the pages of its mix.
     fn round(&self, cpu: usize, flow: &Flow) -> Picos {
-        let turn = |to: usize| self.for_cpu(cpu, self.turn_of(flow.from, to));
-        let each = |to: usize| flow.mix[to] * flow.alone[to].max(turn(to)).max(flow.round_trip).0;
-        Picos((0..flow.mix.len()).map(each).sum())
+        Picos((0..flow.mix.len()).map(|to| self.time_of(cpu, flow, to)).sum())
+    }
+
+    /// The time that the flow takes for the pages of its mix that are on a node, in picoseconds.
+    fn time_of(&self, cpu: usize, flow: &Flow, to: usize) -> u64 {
+        flow.mix[to] * self.time_of_page(cpu, flow, to)
+    }
+
+    fn time_of_page(&self, cpu: usize, flow: &Flow, to: usize) -> u64 {
+        flow.alone[to].max(self.for_cpu(cpu, self.turn_of(flow.from, to))).max(flow.round_trip).0
+    }
+}
+
+impl Turns {
+    /// The turn of a resource; 0 if it is not known.
+    fn of(&self, resource: Resource) -> Picos {
+        let turn = match resource {
+            Resource::Node(node) => self.nodes.get(node),
+            Resource::Link(from, to) => self.links.get(from).and_then(|row| row.get(to)),
+        };
+        turn.copied().unwrap_or_default()
+    }
+}
+
+impl Resource {
+    /// The node whose pages come through it.
+    fn to(self) -> usize {
+        match self {
+            Self::Node(to) | Self::Link(_, to) => to,
+        }
     }
 }
 

@@ -231,16 +231,17 @@ impl Mm {
     fn numa_tick_grouped(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
         let (rules, id, now) = (self.memory.variant(), tick.id, tick.at);
         let numa = self.numa.as_mut()?;
-        let windows = space.numa_windows(numa.size_pages(), rules);
-        let delay = millis(numa.delay_ms());
-        let (start_ms, max_ms) = (numa.scan_start_ms(rules, id, windows), numa.scan_max_ms_of(rules, id, windows));
-        let size = numa.size_pages();
         let task = numa.task_mut(id);
         task.stats.ran = (tick.ran, now);
         let period = millis(task.period_ms);
         if tick.ran <= task.stamp + period {
             return None;
         }
+        let windows = space.numa_windows(numa.size_pages(), rules);
+        let delay = millis(numa.delay_ms());
+        let (start_ms, max_ms) = (numa.scan_start_ms(rules, id, windows), numa.scan_max_ms_of(rules, id, windows));
+        let size = numa.size_pages();
+        let task = numa.task_mut(id);
         if task.stamp == Picos(0) {
             task.period_ms = start_ms;
         }
@@ -266,6 +267,10 @@ impl Mm {
 
     fn numa_tick_alone(&mut self, space: &mut AddressSpace, tick: Tick) -> Option<scan::ScanWork> {
         let Tick { id, cpu, at: now, ran, .. } = tick;
+        let task = self.numa.as_mut()?.task_mut(id);
+        if Picos(ran.0 - task.stamp.0) <= millis(task.period_ms) {
+            return None;
+        }
         let rules = *self.memory.variant();
         let here = self.memory.node_of_cpu(cpu);
         let keeps_away = self.keeps_scans_away(here, now);
@@ -273,9 +278,6 @@ impl Mm {
         let windows = space.numa_windows(numa.size_pages(), &rules);
         let min_ms = numa.scan_min_ms(&rules, windows);
         let task = numa.task_mut(id);
-        if Picos(ran.0 - task.stamp.0) <= millis(task.period_ms) {
-            return None;
-        }
         if task.stamp == Picos(0) {
             task.period_ms = min_ms;
         }

@@ -85,6 +85,8 @@ pub(crate) struct Domains {
     /// The cache of each CPU from the first on.
     caches: Vec<usize>,
     levels: Vec<Level>,
+    /// Number of busy CPUs in each domain of the level of caches.
+    busy: Vec<u64>,
 }
 
 impl Domains {
@@ -123,7 +125,9 @@ impl Domains {
             built
                 .add(Shared::Distance(distance), Spans { sets: nodes.iter().map(near).collect(), of: of_node.clone() });
         }
-        Self { first, caches: of_cache, levels: built.levels }
+        let mut domains = Self { first, caches: of_cache, levels: built.levels, busy: Vec::new() };
+        domains.busy = vec![0; domains.levels.get(domains.cache_level()).map_or(1, |level| level.domains.len())];
+        domains
     }
 
     /// The domains of CPUs that share one cache.
@@ -148,13 +152,38 @@ impl Domains {
 
     /// The cores that share a cache with a CPU, its own first and the others in their circle (`sd_llc`).
     pub(super) fn cores_beside(&self, id: CpuId) -> impl Iterator<Item = &[usize]> + Clone {
-        let level = self.levels.iter().position(|level| level.shared == Shared::Cache).unwrap_or(0);
-        self.groups(id, level).map(|group| &group.cpus[..])
+        self.groups(id, self.cache_level()).map(|group| &group.cpus[..])
     }
 
-    /// The other CPUs that share a cache with this one.
-    pub(super) fn beside(&self, id: CpuId) -> impl Iterator<Item = CpuId> + '_ {
-        self.cores_beside(id).flatten().map(|cpu| number(*cpu)).filter(move |cpu| *cpu != id)
+    fn cache_level(&self) -> usize {
+        self.levels.iter().position(|level| level.shared == Shared::Cache).unwrap_or(0)
+    }
+
+    /// The position of a CPU's domain in the level of caches.
+    fn cache_of(&self, id: CpuId) -> usize {
+        self.levels.get(self.cache_level()).map_or(0, |level| level.places[self.at(id)].0)
+    }
+
+    /// A CPU gets a task.
+    pub(super) fn begin_busy(&mut self, id: CpuId) {
+        let cache = self.cache_of(id);
+        self.busy[cache] += 1;
+    }
+
+    /// A CPU has no task any more.
+    pub(super) fn end_busy(&mut self, id: CpuId) {
+        let cache = self.cache_of(id);
+        self.busy[cache] -= 1;
+    }
+
+    /// Number of all CPUs with a task.
+    pub(crate) fn all_busy(&self) -> u64 {
+        self.busy.iter().sum()
+    }
+
+    /// Number of CPUs with a task that share a cache with this one, itself included.
+    pub(super) fn busy_beside(&self, id: CpuId) -> u64 {
+        self.busy[self.cache_of(id)]
     }
 
     /// Number of levels.

@@ -2,9 +2,11 @@
 //!
 //! Visits to pages with common properties, as many at once as fit into the rest of the step.
 
+use std::cell::Cell;
+
 use memory::{
     cost::{
-        AccessPrice, Cause,
+        AccessPrice, Cause, Pattern,
         latency::Place,
         walk::{Homes, Visit},
     },
@@ -30,7 +32,10 @@ use crate::{
     },
 };
 
-/// The price of a visit to a base page, and to 4 KiB of a huge page.
+/// Nodes whose prices of visits are kept for the rest of a step.
+const KEPT: usize = 8;
+
+/// The prices of visits to base pages, and to 4 KiB of huge pages, in one step.
 pub(super) struct Units {
     prices: UnitPrices,
     /// The position of the CPU's own node.
@@ -39,18 +44,51 @@ pub(super) struct Units {
 
 /// Prices of visits by page size, base pages first.
 enum UnitPrices {
-    /// By the position of the page's node.
-    ByNode([Vec<AccessPrice>; 2]),
+    /// By the position of the page's node, each found when it is asked for.
+    ByNode { at: VisitAt, kept: [Cell<Option<AccessPrice>>; 2 * KEPT] },
     /// By the position of the page's node, and of its page table's node.
     Walked([Visit; 2]),
+}
+
+/// The circumstances of all visits of a step.
+#[derive(Clone, Copy)]
+struct VisitAt {
+    pattern: Pattern,
+    range: units::Frames,
+    from: usize,
+    cache_users: u64,
+    /// The CPU, if its visits share the bandwidth of nodes and links.
+    flow: Option<usize>,
+}
+
+impl VisitAt {
+    /// The price of a visit to a page of a node while no other flow wants its memory.
+    fn alone(&self, mm: &Mm, cx: &Cx, to: usize, is_huge: bool) -> AccessPrice {
+        let place = Place { from: self.from, to, is_huge, cache_users: self.cache_users };
+        mm.memory.latency().of_visit(cx.prices(), self.pattern, self.range, place)
+    }
+
+    fn price(&self, mm: &Mm, cx: &Cx, to: usize, is_huge: bool) -> AccessPrice {
+        let alone = self.alone(mm, cx, to, is_huge);
+        let Some(cpu) = self.flow else { return alone };
+        let turn = mm.memory.flows().turn(cpu, self.from, to);
+        with_turn(alone, Picos(turn.0 * self.pattern.crossings()))
+    }
 }
 
 impl Units {
     /// The price of a visit to a page of node `node` whose page table is on node `tables`.
     #[inline]
-    fn of(&self, mm: &Mm, is_huge: bool, node: usize, tables: usize) -> AccessPrice {
+    fn of(&self, mm: &Mm, cx: &Cx, is_huge: bool, (node, tables): (usize, usize)) -> AccessPrice {
         match &self.prices {
-            UnitPrices::ByNode(prices) => prices[usize::from(is_huge)][node],
+            UnitPrices::ByNode { at, kept } => {
+                let Some(kept) = kept.get(2 * node + usize::from(is_huge)) else {
+                    return at.price(mm, cx, node, is_huge);
+                };
+                let price = kept.get().unwrap_or_else(|| at.price(mm, cx, node, is_huge));
+                kept.set(Some(price));
+                price
+            }
             UnitPrices::Walked(visits) => {
                 visits[usize::from(is_huge)].price(mm.memory.latency(), Homes { cpu: self.own, page: node, tables })
             }
@@ -61,7 +99,7 @@ impl Units {
     #[inline]
     fn home(&self, mm: &Mm, table: impl FnOnce() -> Pfn) -> usize {
         match &self.prices {
-            UnitPrices::ByNode(_) => self.own,
+            UnitPrices::ByNode { .. } => self.own,
             UnitPrices::Walked(_) => mm.memory.nodes().place(mm.memory.node_of(table())),
         }
     }
@@ -88,38 +126,18 @@ impl Accesses {
         if let [Some(base), Some(huge)] = *walked {
             return Units { prices: UnitPrices::Walked([base, huge]), own };
         }
-        let (is_flow, cpu) = (self.is_flow(mm), cx.cpu().0 as usize);
-        let cache_users = mm.memory.beside().cache_users;
-        let of = |is_huge| {
-            let unit = |to| {
-                let alone = mm.memory.latency().of_visit(
-                    cx.prices(),
-                    pattern,
-                    range,
-                    Place { from: own, to, is_huge, cache_users },
-                );
-                if is_flow {
-                    let turn = mm.memory.flows().turn(cpu, own, to);
-                    with_turn(alone, Picos(turn.0 * pattern.crossings()))
-                } else {
-                    alone
-                }
-            };
-            (0..mm.memory.nodes().count()).map(unit).collect()
-        };
-        Units { prices: UnitPrices::ByNode(sizes.map(of)), own }
+        let at = self.visit_at(mm, cx);
+        Units { prices: UnitPrices::ByNode { at, kept: [const { Cell::new(None) }; 2 * KEPT] }, own }
     }
 
-    /// The price of a visit to a page of a node while no other flow wants its memory.
-    fn alone(&self, mm: &Mm, cx: &Cx, to: usize) -> AccessPrice {
-        let from = mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu()));
-        let range = units::Frames(self.order.pages());
-        mm.memory.latency().of_visit(
-            cx.prices(),
-            self.pattern,
-            range,
-            Place { from, to, is_huge: false, cache_users: mm.memory.beside().cache_users },
-        )
+    fn visit_at(&self, mm: &Mm, cx: &Cx) -> VisitAt {
+        VisitAt {
+            pattern: self.pattern,
+            range: units::Frames(self.order.pages()),
+            from: mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu())),
+            cache_users: mm.memory.beside().cache_users,
+            flow: self.is_flow(mm).then_some(cx.cpu().0 as usize),
+        }
     }
 
     /// Begins a round. If the last round was done within this step without a fault, further rounds of this step take as long.
@@ -176,7 +194,7 @@ impl Accesses {
         let rest = PageRange { start: self.next, end: self.order.piece().end };
         let known = self.known.filter(|known| known.changes == space.tables.changes());
         if let Some(Alike { node, tables, is_huge, .. }) = known {
-            let unit = units.of(mm, is_huge, node, tables);
+            let unit = units.of(mm, cx, is_huge, (node, tables));
             let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
             self.pay(mm, cx, unit, (node, pages));
             return self.pass(pages);
@@ -212,7 +230,7 @@ impl Accesses {
         }
         let node = mm.memory.nodes().place(mm.memory.node_of(huge.pfn()));
         let tables = units.home(mm, || space.tables.pmd_frame(self.next).expect("there is a huge page"));
-        let unit = units.of(mm, true, node, tables);
+        let unit = units.of(mm, cx, true, (node, tables));
         let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
         self.meet(node, tables, true);
         self.pay(mm, cx, unit, (node, pages));
@@ -246,7 +264,7 @@ impl Accesses {
                     None => self.met = None,
                 }
                 let node = node.unwrap_or(units.own);
-                let unit = units.of(mm, false, node, tables);
+                let unit = units.of(mm, cx, false, (node, tables));
                 let pages = fit(unit.total(), pages, cx.now(), limit);
                 space.tables.use_pages(table, PageRange::new(self.next, pages), self.stores());
                 self.pay(mm, cx, unit, (node, pages));
@@ -270,13 +288,14 @@ impl Accesses {
         };
         let tables = units.home(mm, || space.tables.frame(table));
         let nodes = || (0..NODES).zip(summary.by_node).filter(|(_, pages)| *pages > 0);
-        let span = nodes().map(|(node, pages)| units.of(mm, false, node, tables).total().0 * u64::from(pages)).sum();
+        let span =
+            nodes().map(|(node, pages)| units.of(mm, cx, false, (node, tables)).total().0 * u64::from(pages)).sum();
         if limit.0.saturating_sub(cx.now().0) < span {
             return false;
         }
         for (node, pages) in nodes() {
             self.meet(node, tables, false);
-            let unit = units.of(mm, false, node, tables);
+            let unit = units.of(mm, cx, false, (node, tables));
             self.pay(mm, cx, unit, (node, pages.into()));
         }
         self.pass(AddressSpace::HUGE_PAGES);
@@ -312,7 +331,7 @@ impl Accesses {
                     // A store to a write-protected page begins a fault, too.
                     return self.begin_fault();
                 };
-                let unit = units.of(mm, false, node, units.home(mm, || space.tables.frame(table)));
+                let unit = units.of(mm, cx, false, (node, units.home(mm, || space.tables.frame(table))));
                 let pages = fit(numa_hint::price_of_fault(cx) + unit.total(), pages, cx.now(), limit);
                 let run = PageRange::new(self.next, pages);
                 primitive::page_faults(cx, self.next, pages);
@@ -329,8 +348,8 @@ impl Accesses {
     fn pay(&self, mm: &mut Mm, cx: &mut Cx, unit: AccessPrice, (node, pages): (usize, u64)) {
         cx.access(unit, pages);
         if self.is_flow(mm) {
-            let alone = self.alone(mm, cx, node).total();
-            let from = mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu()));
+            let at = self.visit_at(mm, cx);
+            let (alone, from) = (at.alone(mm, cx, node, false).total(), at.from);
             // A page whose lines cross twice counts as two pages of half the time.
             let crossings = self.pattern.crossings();
             let each = Picos(alone.0 / crossings);
