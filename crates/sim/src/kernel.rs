@@ -29,6 +29,8 @@ pub(crate) struct Kernel {
     pub(crate) lines: Vec<CacheLine>,
     /// Number of CPUs that run a task of each address space, and how many of these tasks are settled.
     pub(crate) running_in: Vec<u32>,
+    /// CPUs that run a task of a process, whichever it is.
+    pub(crate) running_user: u32,
     pub(crate) settled_in: Vec<u32>,
     /// When the kernel's CPUs tick.
     pub(crate) ticks: Ticks,
@@ -69,6 +71,7 @@ impl Kernel {
             locks: Vec::new(),
             lines: Vec::new(),
             running_in: Vec::new(),
+            running_user: 0,
             settled_in: Vec::new(),
             left: Vec::new(),
             cap,

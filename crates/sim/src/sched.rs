@@ -193,6 +193,7 @@ impl World {
         let kernel = &mut self.kernels[task.kernel];
         kernel.domains.begin_busy(id);
         if task.space != NO_SPACE {
+            kernel.running_user += 1;
             kernel.running_in[task.space.0 as usize] += 1;
             kernel.settled_in[task.space.0 as usize] += u32::from(task.is_settled);
         }
@@ -228,6 +229,7 @@ impl World {
         kernel.domains.end_busy(id);
         if task.space != NO_SPACE {
             let kernel = &mut self.kernels[task.kernel];
+            kernel.running_user -= 1;
             kernel.running_in[task.space.0 as usize] -= 1;
             kernel.settled_in[task.space.0 as usize] -= u32::from(task.is_settled);
         }

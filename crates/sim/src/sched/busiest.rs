@@ -122,14 +122,18 @@ impl World {
             let sum = self.sum(group, level, (is_idle, false), at);
             (Group { is_overloaded: sum.is_overloaded || (spreads && sum.tasks > few), ..sum }, group)
         });
-        let of_all = |(load, cpus), (group, _): (Group, _)| (load + group.load, cpus + group.cpus);
-        let (load, cpus) = others.clone().fold((local.load, local.cpus), of_all);
-        let mean = load / cpus;
-        // The first of equal groups (`update_sd_pick_busiest`).
         let counts = |group: &Group| group.is_overloaded || (by_usage && group.load > 0);
         let rank = |group: &Group| (group.is_overloaded, group.mean());
-        let found = others.filter(|(group, _)| counts(group));
-        let (busiest, group) = found.reduce(|first, next| if rank(&next.0) > rank(&first.0) { next } else { first })?;
+        let (mut load, mut cpus, mut found) = (local.load, local.cpus, None::<(Group, &CpuGroup)>);
+        for (group, of) in others {
+            (load, cpus) = (load + group.load, cpus + group.cpus);
+            // The first of equal groups (`update_sd_pick_busiest`).
+            if counts(&group) && found.is_none_or(|(first, _)| rank(&group) > rank(&first)) {
+                found = Some((group, of));
+            }
+        }
+        let mean = load / cpus;
+        let (busiest, group) = found?;
         // A CPU that would idle beside others that have too much takes something in any case.
         let is_forced = looker == Looker::NewlyIdle && local.has_room && busiest.is_overloaded;
         let has_less = local.mean() < busiest.mean() && local.mean() < mean;

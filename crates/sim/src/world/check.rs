@@ -20,6 +20,8 @@ impl World {
     fn check_kernel(&self, id: KernelId, kernel: &Kernel) {
         let busy = self.cpus[kernel.cpus.clone()].iter().filter(|cpu| cpu.running.is_some()).count();
         assert_eq!(kernel.domains.all_busy(), busy as u64, "busy CPUs of kernel {}", id.0);
+        let of_processes = self.cpus[kernel.cpus.clone()].iter().filter(|cpu| self.runs_user(cpu)).count();
+        assert_eq!(kernel.running_user as usize, of_processes, "CPUs that run processes of kernel {}", id.0);
         let mm = &kernel.mm;
         mm::whole::check::walk_files(mm).unwrap();
         let own = || (0..).zip(&self.tasks).filter(|(_, task)| task.kernel == id);

@@ -63,7 +63,11 @@ impl World {
         }
         // All other CPUs. It is not known yet whose entries a kernel thread will change: the TLBs of all CPUs that run user code
         // may have them.
-        let sharers = if is_thread { self.runners(cpu) } else { self.kernels[kernel].running_in[space.0 as usize] - 1 };
+        let sharers = if is_thread {
+            self.kernels[kernel].running_user
+        } else {
+            self.kernels[kernel].running_in[space.0 as usize] - 1
+        };
         if self.kernels[kernel].mm.memory.shares_cpus() {
             let beside = self.beside(cpu, kernel);
             self.kernels[kernel].mm.memory.set_beside(beside);
@@ -147,14 +151,7 @@ impl World {
         self.check_tags();
     }
 
-    /// Number of other CPUs of the same kernel that run tasks of processes.
-    fn runners(&self, but: CpuId) -> u32 {
-        let ids = self.kernels[self.cpus[but.0 as usize].kernel].cpus.clone();
-        let runners = ids.filter(|id| *id != but.0 as usize && self.runs_user(&self.cpus[*id])).count();
-        u32::try_from(runners).expect("fewer than 2^32 CPUs")
-    }
-
-    fn runs_user(&self, cpu: &Cpu) -> bool {
+    pub(super) fn runs_user(&self, cpu: &Cpu) -> bool {
         cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space != NO_SPACE)
     }
 
@@ -236,6 +233,7 @@ mod tests {
         let space = world.create_space();
         let beside = world.create_task(Placement::Spread(0), space);
         world.cpus[0].running = Some(beside);
+        world.kernels[HOST].running_user += 1;
         world.kernels[HOST].running_in[space.0 as usize] += 1;
         let own = if is_thread { NO_SPACE } else { world.create_space() };
         let id = world.create_task(Placement::Spread(1), space);
