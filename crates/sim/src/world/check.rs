@@ -3,7 +3,7 @@
 use memory::frame::ControlId;
 
 use crate::{
-    ids::{KernelId, Thread},
+    ids::{KernelId, NO_SPACE, TaskId, Thread},
     kernel::Kernel,
     task::{Task, TaskState, operation::Operation},
     world::World,
@@ -20,7 +20,9 @@ impl World {
     fn check_kernel(&self, id: KernelId, kernel: &Kernel) {
         let busy = self.cpus[kernel.cpus.clone()].iter().filter(|cpu| cpu.running.is_some()).count();
         assert_eq!(kernel.domains.all_busy(), busy as u64, "busy CPUs of kernel {}", id.0);
-        let of_processes = self.cpus[kernel.cpus.clone()].iter().filter(|cpu| self.runs_user(cpu)).count();
+        let is_of_process = |task: &TaskId| self.tasks[task.0 as usize].space != NO_SPACE;
+        let running = self.cpus[kernel.cpus.clone()].iter().filter_map(|cpu| cpu.running);
+        let of_processes = running.filter(is_of_process).count();
         assert_eq!(kernel.running_user as usize, of_processes, "CPUs that run processes of kernel {}", id.0);
         let mm = &kernel.mm;
         mm::whole::check::walk_files(mm).unwrap();

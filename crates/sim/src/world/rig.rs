@@ -151,7 +151,7 @@ impl World {
         self.check_tags();
     }
 
-    pub(super) fn runs_user(&self, cpu: &Cpu) -> bool {
+    fn runs_user(&self, cpu: &Cpu) -> bool {
         cpu.running.is_some_and(|task| self.tasks[task.0 as usize].space != NO_SPACE)
     }
 
