@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: the benchmarks of the crates, and long simulated runs of this tree paired with runs of another commit.
 
-use std::{fmt, path::Path, process::Command};
+use std::{collections::BTreeMap, fmt, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Metadata;
@@ -19,6 +19,11 @@ pub(crate) struct Options {
     /// Pair this tree with a commit instead: instructions by callgrind, where valgrind is installed, and wall time
     #[arg(long, value_name = "COMMIT")]
     against: Option<String>,
+
+    /// Count instead of timing: steps, and instructions by callgrind where valgrind is installed, for each unit of a run's work.
+    /// With --against beside the commit's
+    #[arg(long)]
+    counts: bool,
 }
 
 /// The benchmarks, with cargo's own runner: crate and name.
@@ -30,12 +35,49 @@ const ONE_RUN: Program = Program {
     shared: Some("crates/lab/examples/one_run.rs"),
 };
 
-/// Runs that are paired: half a second each, so that what a run takes before its first fault is a hundredth of it.
-const RUNS: [(&str, &str); 4] = [
-    ("fault-storm, base pages", "one-node-4g fault-storm page=base size=1GiB iterations=16 warmup=0"),
-    ("fault-storm, huge pages", "one-node-4g fault-storm page=huge size=2GiB iterations=256 warmup=0"),
-    ("thpscale", "two-node-2g thpscale threads=3 size=80% advise=no"),
-    ("accesses", "four-socket-8g numa-access pattern=random policy=interleave threads=16 rounds=100 size=128MiB"),
+/// A simulated run of a second at most, so that callgrind takes a minute at most, and the unit of its work.
+struct Run {
+    name: &'static str,
+    arguments: &'static str,
+    /// The unit, and the counters whose sum says how many there were.
+    unit: (&'static str, &'static [&'static str]),
+}
+
+const FAULT: (&str, &[&str]) = ("fault", &["pgfault"]);
+const SCANNED: (&str, &[&str]) = ("page scanned", &["pgscan_kswapd", "pgscan_direct"]);
+/// A counter is in KiB.
+const FROM_DISK: (&str, &[&str]) = ("KiB of the disk", &["pgpgin", "pgpgout"]);
+const MILLISECOND: (&str, &[&str]) = ("virtual ms", &["virtual_ms"]);
+
+const RUNS: [Run; 8] = [
+    Run {
+        name: "fault-storm, base pages",
+        arguments: "one-node-4g fault-storm page=base size=1GiB iterations=16 warmup=0",
+        unit: FAULT,
+    },
+    Run {
+        name: "fault-storm, huge pages",
+        arguments: "one-node-4g fault-storm page=huge size=2GiB iterations=256 warmup=0",
+        unit: FAULT,
+    },
+    Run { name: "thpscale", arguments: "two-node-2g thpscale threads=3 size=80% advise=no", unit: SCANNED },
+    Run { name: "thpfioscale", arguments: "one-node-512m thpfioscale threads=3 kernel=v4.20", unit: SCANNED },
+    Run { name: "small-files", arguments: "one-node-512m small-files", unit: FROM_DISK },
+    Run {
+        name: "numa-access",
+        arguments: "four-socket-8g numa-access pattern=random policy=interleave threads=16 rounds=100 size=128MiB",
+        unit: MILLISECOND,
+    },
+    Run {
+        name: "numa01",
+        arguments: "e7-4807-4s autonumabench program=numa01 rounds=2% kernel=v3.9 kernel.numa_balancing=1",
+        unit: MILLISECOND,
+    },
+    Run {
+        name: "warehouses",
+        arguments: "e7-4807-4s warehouses threads=43 seconds=2 kernel=v3.9 kernel.numa_balancing=1",
+        unit: MILLISECOND,
+    },
 ];
 
 /// Pairs of runs whose wall time is taken; odd, for the median.
@@ -44,26 +86,35 @@ const CALLGRIND: &str = "valgrind";
 
 /// Runs them, and returns how many failed.
 pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<usize> {
-    let Some(commit) = &options.against else { return benches(workspace) };
-    let base = Base::of(workspace, commit, &ONE_RUN)?;
+    if options.against.is_none() && !options.counts {
+        return benches(workspace);
+    }
+    let base = options.against.as_ref().map(|commit| Base::of(workspace, commit, &ONE_RUN)).transpose()?;
     let room = tempfile::tempdir().context("a temporary directory")?;
     let ours = ONE_RUN.of_this_tree(workspace, room.path())?;
-    println!("this tree against {}, whose figures are in brackets", base.name());
+    if let Some(base) = &base {
+        println!("this tree against {}, whose figures are in brackets", base.name());
+    }
     let counts = has_callgrind();
     if !counts {
         println!("no instructions: {CALLGRIND} is not on PATH; Debian's package {CALLGRIND} has it");
     }
-    for (name, arguments) in RUNS {
-        let sides = Sides { ours: &ours, base: base.program(), arguments };
-        println!("{name}");
-        let faults = sides.both(faults)?;
-        if faults[0] != faults[1] {
-            println!("  {} faults ({}): not the same run", faults[0], faults[1]);
+    for Run { name, arguments, unit: (unit, counters) } in &RUNS {
+        let sides = Sides { ours: &ours, base: base.as_ref().map(Base::program), arguments };
+        let work = |program: &Path, arguments: &str| units(&one_run_counts(program, arguments)?, counters);
+        let units = sides.all(work)?;
+        println!("{name}: {} times: {unit}", units[0]);
+        if units.iter().any(|number| *number != units[0]) {
+            println!("  {} of the base: not the same run", units[1]);
         }
+        let steps = |program: &Path, arguments: &str| units_of(&one_run_counts(program, arguments)?, "steps");
+        println!("  steps {}", Figures { sums: sides.all(steps)?, units: &units, unit });
         if counts {
-            println!("  instructions {}", Pair { figures: sides.both(instructions)?, faults });
+            println!("  instructions {}", Figures { sums: sides.all(instructions)?, units: &units, unit });
         }
-        println!("  wall time ns {}", sides.wall_times(faults)?);
+        if let (Some(base), false) = (sides.base, options.counts) {
+            println!("  wall time ns {}", wall_times(&sides, base, (&units, unit))?);
+        }
     }
     Ok(0)
 }
@@ -78,75 +129,75 @@ fn benches(workspace: &Metadata) -> Result<usize> {
     Ok(failed)
 }
 
-/// Figures of one run by two programs.
+/// A run by this tree's program, and by the base's if there is one.
 struct Sides<'a> {
     ours: &'a Path,
-    base: &'a Path,
+    base: Option<&'a Path>,
     arguments: &'a str,
 }
 
 impl Sides<'_> {
     /// A figure of ours, and of the base's; both at the same time, as it must not depend on what else the machine does.
-    fn both(&self, figure: impl Fn(&Path, &str) -> Result<u64> + Sync) -> Result<[u64; 2]> {
-        let figures = in_parallel(2, &[self.ours, self.base], |program| figure(program, self.arguments));
-        let [ours, base] = <[_; 2]>::try_from(figures).expect("two jobs have two results");
-        Ok([ours?, base?])
-    }
-
-    /// Wall times of runs in turn, so that what slows the machine slows both sides.
-    fn wall_times(&self, faults: [u64; 2]) -> Result<Walls> {
-        let pairs = (0..PAIRS).map(|_| {
-            let figures = [wall_ns(self.ours, self.arguments)?, wall_ns(self.base, self.arguments)?];
-            Ok(Pair { figures, faults })
-        });
-        Ok(Walls::new(pairs.collect::<Result<_>>()?))
+    fn all(&self, figure: impl Fn(&Path, &str) -> Result<u64> + Sync) -> Result<Vec<u64>> {
+        let programs: Vec<&Path> = std::iter::once(self.ours).chain(self.base).collect();
+        in_parallel(2, &programs, |program| figure(program, self.arguments)).into_iter().collect()
     }
 }
 
-/// One figure of this tree's run and of the base's, and the page faults of each.
-#[derive(Clone, Copy)]
-struct Pair {
-    figures: [u64; 2],
-    faults: [u64; 2],
+/// Wall times of runs in turn, so that what slows the machine slows both sides: the median pair, and the extremes.
+fn wall_times(sides: &Sides<'_>, base: &Path, (units, unit): (&[u64], &str)) -> Result<String> {
+    let pairs = (0..PAIRS).map(|_| {
+        let sums = vec![wall_ns(sides.ours, sides.arguments)?, wall_ns(base, sides.arguments)?];
+        Ok(Figures { sums, units, unit })
+    });
+    let mut pairs: Vec<Figures<'_>> = pairs.collect::<Result<_>>()?;
+    let percent = |pair: &Figures<'_>| pair.percent().expect("a pair has two sides");
+    pairs.sort_by(|one, other| percent(one).total_cmp(&percent(other)));
+    let [least, most] = [0, pairs.len() - 1].map(|at| percent(&pairs[at]));
+    Ok(format!("{}; {least:+.1} to {most:+.1} %", pairs[pairs.len() / 2]))
 }
 
-impl Pair {
+/// One figure of this tree's run, and of the base's if there is one, with how much work each run did.
+struct Figures<'a> {
+    sums: Vec<u64>,
+    units: &'a [u64],
+    unit: &'a str,
+}
+
+impl Figures<'_> {
     /// How much more ours takes in all, in percent.
-    fn percent(&self) -> f64 {
-        (self.figures[0] as f64 / self.figures[1] as f64 - 1.0) * 100.0
+    fn percent(&self) -> Option<f64> {
+        let [ours, base] = self.sums.as_slice() else { return None };
+        Some((*ours as f64 / *base as f64 - 1.0) * 100.0)
     }
 }
 
-impl fmt::Display for Pair {
+impl fmt::Display for Figures<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [ours, base] = [0, 1].map(|side| self.figures[side] as f64 / self.faults[side] as f64);
-        write!(f, "{ours:.1} a fault ({base:.1}): {:+.2} %", self.percent())
+        let each: Vec<f64> = self.sums.iter().zip(self.units).map(|(sum, units)| *sum as f64 / *units as f64).collect();
+        write!(f, "{:.1} a {}", each[0], self.unit)?;
+        match self.percent() {
+            Some(percent) => write!(f, " ({:.1}): {percent:+.2} %", each[1]),
+            None => Ok(()),
+        }
     }
 }
 
-/// Wall times of pairs: the median pair, and the extremes.
-struct Walls {
-    sorted: Vec<Pair>,
-}
-
-impl Walls {
-    fn new(mut pairs: Vec<Pair>) -> Self {
-        pairs.sort_by(|one, other| one.percent().total_cmp(&other.percent()));
-        Self { sorted: pairs }
-    }
-}
-
-impl fmt::Display for Walls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, most) = (&self.sorted[0], &self.sorted[self.sorted.len() - 1]);
-        write!(f, "{}; {:+.1} to {:+.1} %", self.sorted[self.sorted.len() / 2], least.percent(), most.percent())
-    }
-}
-
-/// Page faults of a run.
-fn faults(program: &Path, arguments: &str) -> Result<u64> {
+/// The counts of a run.
+fn one_run_counts(program: &Path, arguments: &str) -> Result<BTreeMap<String, u64>> {
     let printed = output(&mut one_run(program, arguments))?.0;
-    printed.trim().parse().with_context(|| format!("one_run printed {printed:?}; expected a number of faults"))
+    serde_json::from_str(&printed).with_context(|| format!("one_run printed {printed:?}; expected counts as JSON"))
+}
+
+/// The sum of some counts of a run, which is not nought.
+fn units(counts: &BTreeMap<String, u64>, names: &[&str]) -> Result<u64> {
+    let sum = names.iter().filter_map(|name| counts.get(*name)).sum();
+    ensure!(sum > 0, "the run has none of {}", names.join(", "));
+    Ok(sum)
+}
+
+fn units_of(counts: &BTreeMap<String, u64>, name: &str) -> Result<u64> {
+    units(counts, &[name])
 }
 
 fn wall_ns(program: &Path, arguments: &str) -> Result<u64> {
@@ -201,10 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_reports_the_time_per_fault_and_its_change() {
-        let pair = Pair { figures: [102, 100], faults: [10, 10] };
-        assert_eq!(pair.to_string(), "10.2 a fault (10.0): +2.00 %");
-        let pairs = [98, 130, 101].map(|ours| Pair { figures: [ours, 100], faults: [10, 10] });
-        assert_eq!(Walls::new(pairs.to_vec()).to_string(), "10.1 a fault (10.0): +1.00 %; -2.0 to +30.0 %");
+    fn figures_are_by_unit_and_beside_the_base_s() {
+        let of = |sums: &[u64]| Figures { sums: sums.to_vec(), units: &[10, 10], unit: "fault" };
+        assert_eq!(of(&[102, 100]).to_string(), "10.2 a fault (10.0): +2.00 %");
+        assert_eq!(of(&[102]).to_string(), "10.2 a fault");
+        let counts = BTreeMap::from([("pgpgin".to_owned(), 3), ("steps".to_owned(), 8)]);
+        assert_eq!(units(&counts, &["pgpgin", "pgpgout"]).unwrap(), 3);
+        assert!(units(&counts, &["pgfault"]).unwrap_err().to_string().contains("none of pgfault"));
     }
 }

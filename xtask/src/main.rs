@@ -50,7 +50,7 @@ enum Command {
     ///
     /// With `--against COMMIT`, simulated runs of this tree and of that commit in pairs: instructions, which do not depend on the
     /// machine's load, and wall time, runs in turn. The commit's program is built once, under target/same-bytes; the runs take
-    /// four minutes on a quiet machine.
+    /// ten minutes on a quiet machine. With `--counts` steps and instructions for each unit of work, and no times.
     Bench(bench::Options),
     /// What calibrated prices predict, beside what this host takes: faults, fork and copy on write, munmap
     ///

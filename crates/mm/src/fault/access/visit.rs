@@ -43,6 +43,7 @@ pub(super) struct Units {
 }
 
 /// Prices of visits by page size, base pages first.
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one step")]
 enum UnitPrices {
     /// By the position of the page's node, each found when it is asked for.
     ByNode { at: VisitAt, kept: [Cell<Option<AccessPrice>>; 2 * KEPT] },
