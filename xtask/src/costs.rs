@@ -74,7 +74,7 @@ fn seconds(program: &Path, experiment: &Path, result: &Path) -> Result<f64> {
 }
 
 /// CPU seconds of all child processes that have ended.
-fn of_children() -> Result<f64> {
+pub(crate) fn of_children() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage")?;
     let seconds = |time: fn(&Usage) -> nix::sys::time::TimeVal| time(&usage).num_microseconds() as f64 / 1e6;
     Ok(seconds(Usage::user_time) + seconds(Usage::system_time))

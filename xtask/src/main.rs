@@ -5,6 +5,7 @@ mod apt;
 mod base;
 mod bench;
 mod calibration;
+mod claims;
 mod costs;
 mod crates;
 mod fidelity;
@@ -57,6 +58,11 @@ enum Command {
     /// Rounds of `pagelab calibrate`, the host's runs and those of the simulator with these prices; medians over the rounds.
     /// Nothing is asserted, and a busy machine shows in the figures. Takes about two minutes and 3 GiB.
     Calibration,
+    /// The claims of the five series as a landing runs them, beside the verdicts of the last one: docs/verdicts.txt
+    ///
+    /// s0, s2 and s4 with eight seeds, s1 and s3 with one; a line for each, with the claims that are lost and gained and the
+    /// CPU time. Exits with 1 when one is lost. Takes an hour and a half of CPU time; a run that was stopped goes on.
+    Claims(claims::Options),
     /// CPU seconds of one seed of each experiment on sim, written into its file: what `pagelab list experiments` says
     ///
     /// One experiment after the other, its cells on all CPUs. Takes about an hour of CPU time for all; figures of a busy machine
@@ -134,6 +140,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test { filter } => test::run(&workspace()?, filter.as_deref()),
         Command::Bench(options) => Ok(code(bench::run(&workspace()?, &options)?)),
         Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
+        Command::Claims(options) => Ok(code(claims::run(&workspace()?, &options)?)),
         Command::Costs(options) => Ok(code(costs::run(&workspace()?, &options)?)),
         Command::Fidelity(options) => fidelity::run(&workspace()?, &options).map(|()| ExitCode::SUCCESS),
         Command::Gallery => gallery::run(&workspace()?).map(|()| ExitCode::SUCCESS),

@@ -1,0 +1,173 @@
+//! `cargo xtask claims`: the claims of the five series as they are kept at a landing, beside the verdicts of the last one.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::Metadata;
+use clap::Args;
+use lab::usage::UsageError;
+use serde_json::Value;
+
+use crate::{base::PAGELAB, costs::of_children};
+
+/// Each series, with the seeds that a landing runs it with: all, or one where all would take hours.
+const SERIES: [(&str, u32); 5] = [("s0", 8), ("s2", 8), ("s4", 8), ("s1", 1), ("s3", 1)];
+/// A line for each claim: its name, its verdict, and the seeds of the runs that say so.
+const RECORD: &str = "docs/verdicts.txt";
+
+/// Which series.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only these series, such as s0
+    series: Vec<String>,
+    /// Write the verdicts down as those to compare with
+    #[arg(long)]
+    bless: bool,
+}
+
+/// Verdicts by claim, with the number of seeds.
+type Verdicts = BTreeMap<String, (String, u32)>;
+
+/// Runs the series, one line each; returns how many claims fail that held before.
+pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<usize> {
+    for name in &options.series {
+        if !SERIES.iter().any(|(series, _)| series == name) {
+            let known = SERIES.map(|(series, _)| series).join(", ");
+            return Err(UsageError::new(format!("no series {name:?}; expected one of {known}")).into());
+        }
+    }
+    let path = workspace.workspace_root.as_std_path().join(RECORD);
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let mut record = read(&text)?;
+    // Results stay there, so that a run that was stopped goes on.
+    let room = workspace.target_directory.as_std_path().join("claims");
+    fs::create_dir_all(&room).with_context(|| room.display().to_string())?;
+    let program = PAGELAB.of_this_tree(workspace, &room)?;
+    let mut lost = 0;
+    for (series, seeds) in SERIES {
+        if !options.series.is_empty() && !options.series.iter().any(|name| name == series) {
+            continue;
+        }
+        let before = of_children()?;
+        let found = judge(&program, &room, (series, seeds))?;
+        let (line, fallen) = compare(series, &found, &record);
+        println!("{line}; {:.0} s of CPU", of_children()? - before);
+        lost += fallen;
+        if options.bless {
+            record.retain(|claim, _| series_of(claim) != series);
+            record.extend(found.into_iter().map(|(claim, verdict)| (claim, (verdict, seeds))));
+        }
+    }
+    if options.bless {
+        fs::write(&path, write(&record)).with_context(|| path.display().to_string())?;
+    }
+    Ok(lost)
+}
+
+/// The verdict on each claim and identity of a series.
+fn judge(program: &Path, room: &Path, (series, seeds): (&str, u32)) -> Result<BTreeMap<String, String>> {
+    let mut command = Command::new(program);
+    command.current_dir(room).args(["claims", series, "--seeds", &seeds.to_string(), "--format", "json"]);
+    let output =
+        command.stderr(std::process::Stdio::inherit()).output().with_context(|| program.display().to_string())?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    verdicts(&printed).with_context(|| format!("claims {series} ended with {}", output.status))
+}
+
+fn verdicts(printed: &str) -> Result<BTreeMap<String, String>> {
+    let judged: Value = serde_json::from_str(printed).context("no JSON on its standard output")?;
+    let claims = judged[0]["claims"].as_array().context("no claims in it")?;
+    let text = |claim: &Value, key: &str| Some(claim[key].as_str()?.to_owned());
+    let all = claims.iter().map(|claim| text(claim, "id").zip(text(claim, "verdict")));
+    all.collect::<Option<_>>().context("a claim has an id and a verdict")
+}
+
+/// A line on a series, and how many of its claims fail that held before.
+fn compare(series: &str, found: &BTreeMap<String, String>, record: &Verdicts) -> (String, usize) {
+    let is_identity = |claim: &str| claim.contains("-i");
+    let count = |identities: bool| {
+        let those = found.iter().filter(|(claim, _)| is_identity(claim) == identities);
+        let (all, hold) =
+            those.fold((0, 0), |(all, hold), (_, verdict)| (all + 1, hold + usize::from(verdict == "holds")));
+        format!("{hold} of {all}")
+    };
+    let held = |claim: &String| record.get(claim).map(|(verdict, _)| verdict == "holds");
+    let lost: Vec<&str> = found
+        .iter()
+        .filter(|(claim, verdict)| *verdict != "holds" && held(claim) == Some(true))
+        .map(|(claim, _)| claim.as_str())
+        .collect();
+    let gained: Vec<&str> = found
+        .iter()
+        .filter(|(claim, verdict)| *verdict == "holds" && held(claim) != Some(true))
+        .map(|(claim, _)| claim.as_str())
+        .collect();
+    let mut line = format!("{series}: {} claims, {} identities", count(false), count(true));
+    for (word, claims) in [("lost", &lost), ("gained", &gained)] {
+        if !claims.is_empty() {
+            line += &format!("; {word}: {}", claims.join(", "));
+        }
+    }
+    if lost.is_empty() && gained.is_empty() {
+        line += ", as before";
+    }
+    (line, lost.len())
+}
+
+fn series_of(claim: &str) -> &str {
+    claim.split_once('-').map_or(claim, |(series, _)| series)
+}
+
+fn read(text: &str) -> Result<Verdicts> {
+    let mut record = Verdicts::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.starts_with('#') && !line.is_empty()) {
+        let [claim, verdict, seeds] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            bail!("{RECORD}:{number}: {line:?}; expected a claim, its verdict, and a number of seeds");
+        };
+        let seeds = seeds.parse().with_context(|| format!("{RECORD}:{number}: {seeds:?} is no number of seeds"))?;
+        let is_new = record.insert(claim.to_owned(), (verdict.to_owned(), seeds)).is_none();
+        ensure!(is_new, "{RECORD}:{number}: {claim} is there twice");
+    }
+    Ok(record)
+}
+
+fn write(record: &Verdicts) -> String {
+    let head =
+        "# The verdict on each claim at the last landing, and the number of seeds: by `cargo xtask claims --bless`.\n";
+    let lines = record.iter().map(|(claim, (verdict, seeds))| format!("{claim} {verdict} {seeds}\n"));
+    std::iter::once(head.to_owned()).chain(lines).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_falls_is_named_and_counted() {
+        let record = read("# head\ns0-1 holds 8\ns0-2 fails 8\ns0-i1 holds 8\n").unwrap();
+        assert_eq!(read(&write(&record)).unwrap(), record);
+        let of = |verdicts: [&str; 3]| {
+            let claims = ["s0-1", "s0-2", "s0-i1"].map(str::to_owned);
+            let found = claims.into_iter().zip(verdicts.map(str::to_owned)).collect();
+            compare("s0", &found, &record)
+        };
+        assert_eq!(of(["holds", "fails", "holds"]), ("s0: 1 of 2 claims, 1 of 1 identities, as before".to_owned(), 0));
+        let (line, lost) = of(["fails", "holds", "fails"]);
+        assert_eq!((line.as_str(), lost), ("s0: 1 of 2 claims, 0 of 1 identities; lost: s0-1, s0-i1; gained: s0-2", 2));
+    }
+
+    #[test]
+    fn verdicts_are_read_and_a_bad_record_says_where() {
+        let printed =
+            r#"[{"series":"s3","claims":[{"id":"s3-1","verdict":"holds"},{"id":"s3-i1","verdict":"fails"}]}]"#;
+        let found = verdicts(printed).unwrap();
+        assert_eq!(
+            found.iter().map(|(id, verdict)| format!("{id} {verdict}")).collect::<Vec<_>>(),
+            ["s3-1 holds", "s3-i1 fails"]
+        );
+        assert!(verdicts("").is_err() && verdicts("[]").is_err());
+        for (text, says) in [("s0-1 holds\n", ":1: "), ("s0-1 holds 8\ns0-1 holds 8\n", ":2: s0-1 is there twice")] {
+            assert!(read(text).unwrap_err().to_string().contains(says));
+        }
+    }
+}
