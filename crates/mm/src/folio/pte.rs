@@ -33,6 +33,11 @@ impl Pte {
     const MIGRATION: u64 = 1 << 59;
     const PFN_SHIFT: u32 = 12;
 
+    /// Whether nothing is mapped by any of these entries. All are looked at, several at a time.
+    pub fn are_none(entries: &[Self]) -> bool {
+        entries.iter().fold(0, |bits, entry| bits | entry.0) == Self::NONE.0
+    }
+
     /// A page of user memory that was just written: writable, accessed, dirty.
     #[inline]
     pub const fn written(pfn: Pfn) -> Self {
@@ -248,6 +253,7 @@ mod tests {
         assert!(shared.is_present() && !shared.is_writable() && shared.is_dirty());
         assert_eq!(shared.rewritten(), pte);
         assert!(!Pte::NONE.is_present() && !Pte::NONE.is_migration());
+        assert!(Pte::are_none(&[Pte::NONE; 3]) && !Pte::are_none(&[Pte::NONE, Pte::NONE, shared]));
     }
 
     #[test]

@@ -505,7 +505,7 @@ impl PageTables {
 
     fn free_table(&mut self, mm: &mut Mm, cx: &mut Cx, id: TableId, level: Level) {
         let table = self.table(id);
-        assert!(*table.entries == [Pte::NONE; ENTRIES], "a table of level {level:?} is freed with entries");
+        assert!(Pte::are_none(&*table.entries), "a table of level {level:?} is freed with entries");
         assert!(table.deposits.is_empty(), "a table of level {level:?} is freed with deposits");
         mm.memory.zone_of_mut(table.frame).page_tables.0 -= 1;
         primitive::uncharge(cx);
