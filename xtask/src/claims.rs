@@ -15,6 +15,8 @@ const SERIES: [(&str, u32); 5] = [("s0", 8), ("s2", 8), ("s4", 8), ("s1", 1), ("
 /// A line for each claim: its name, its verdict, and the seeds of the runs that say so.
 const RECORD: &str = "docs/verdicts.txt";
 
+const HOLDS: &str = "holds";
+
 /// Which series.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -27,6 +29,13 @@ pub(crate) struct Options {
 
 /// Verdicts by claim, with the number of seeds.
 type Verdicts = BTreeMap<String, (String, u32)>;
+
+/// The verdict of a run on a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    verdict: String,
+    is_identity: bool,
+}
 
 /// Runs the series, one line each; returns how many claims fail that held before.
 pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<usize> {
@@ -55,7 +64,7 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<usize> {
         lost += fallen;
         if options.bless {
             record.retain(|claim, _| series_of(claim) != series);
-            record.extend(found.into_iter().map(|(claim, verdict)| (claim, (verdict, seeds))));
+            record.extend(found.into_iter().map(|(claim, found)| (claim, (found.verdict, seeds))));
         }
     }
     if options.bless {
@@ -65,7 +74,7 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<usize> {
 }
 
 /// The verdict on each claim and identity of a series.
-fn judge(program: &Path, room: &Path, (series, seeds): (&str, u32)) -> Result<BTreeMap<String, String>> {
+fn judge(program: &Path, room: &Path, (series, seeds): (&str, u32)) -> Result<BTreeMap<String, Found>> {
     let mut command = Command::new(program);
     command.current_dir(room).args(["claims", series, "--seeds", &seeds.to_string(), "--format", "json"]);
     let output =
@@ -74,34 +83,29 @@ fn judge(program: &Path, room: &Path, (series, seeds): (&str, u32)) -> Result<BT
     verdicts(&printed).with_context(|| format!("claims {series} ended with {}", output.status))
 }
 
-fn verdicts(printed: &str) -> Result<BTreeMap<String, String>> {
+fn verdicts(printed: &str) -> Result<BTreeMap<String, Found>> {
     let judged: Value = serde_json::from_str(printed).context("no JSON on its standard output")?;
     let claims = judged[0]["claims"].as_array().context("no claims in it")?;
-    let text = |claim: &Value, key: &str| Some(claim[key].as_str()?.to_owned());
-    let all = claims.iter().map(|claim| text(claim, "id").zip(text(claim, "verdict")));
-    all.collect::<Option<_>>().context("a claim has an id and a verdict")
+    let all = claims.iter().map(|claim| {
+        let found = Found { verdict: claim["verdict"].as_str()?.to_owned(), is_identity: claim["identity"].as_bool()? };
+        Some((claim["id"].as_str()?.to_owned(), found))
+    });
+    all.collect::<Option<_>>().context("a claim has an id, a verdict, and is an identity or not")
 }
 
 /// A line on a series, and how many of its claims fail that held before.
-fn compare(series: &str, found: &BTreeMap<String, String>, record: &Verdicts) -> (String, usize) {
-    let is_identity = |claim: &str| claim.contains("-i");
+fn compare(series: &str, found: &BTreeMap<String, Found>, record: &Verdicts) -> (String, usize) {
     let count = |identities: bool| {
-        let those = found.iter().filter(|(claim, _)| is_identity(claim) == identities);
-        let (all, hold) =
-            those.fold((0, 0), |(all, hold), (_, verdict)| (all + 1, hold + usize::from(verdict == "holds")));
-        format!("{hold} of {all}")
+        let those: Vec<&Found> = found.values().filter(|found| found.is_identity == identities).collect();
+        format!("{} of {}", those.iter().filter(|found| found.verdict == HOLDS).count(), those.len())
     };
-    let held = |claim: &String| record.get(claim).map(|(verdict, _)| verdict == "holds");
-    let lost: Vec<&str> = found
-        .iter()
-        .filter(|(claim, verdict)| *verdict != "holds" && held(claim) == Some(true))
-        .map(|(claim, _)| claim.as_str())
-        .collect();
-    let gained: Vec<&str> = found
-        .iter()
-        .filter(|(claim, verdict)| *verdict == "holds" && held(claim) != Some(true))
-        .map(|(claim, _)| claim.as_str())
-        .collect();
+    let held = |claim: &String| record.get(claim).is_some_and(|(verdict, _)| verdict == HOLDS);
+    let names = |is_meant: &dyn Fn(&String, bool) -> bool| -> Vec<&str> {
+        let those = found.iter().filter(|(claim, found)| is_meant(claim, found.verdict == HOLDS));
+        those.map(|(claim, _)| claim.as_str()).collect()
+    };
+    let lost = names(&|claim, holds| !holds && held(claim));
+    let gained = names(&|claim, holds| holds && !held(claim));
     let mut line = format!("{series}: {} claims, {} identities", count(false), count(true));
     for (word, claims) in [("lost", &lost), ("gained", &gained)] {
         if !claims.is_empty() {
@@ -147,8 +151,10 @@ mod tests {
         let record = read("# head\ns0-1 holds 8\ns0-2 fails 8\ns0-i1 holds 8\n").unwrap();
         assert_eq!(read(&write(&record)).unwrap(), record);
         let of = |verdicts: [&str; 3]| {
-            let claims = ["s0-1", "s0-2", "s0-i1"].map(str::to_owned);
-            let found = claims.into_iter().zip(verdicts.map(str::to_owned)).collect();
+            let found = ["s0-1", "s0-2", "s0-i1"].into_iter().zip(verdicts).map(|(claim, verdict)| {
+                (claim.to_owned(), Found { verdict: verdict.to_owned(), is_identity: claim == "s0-i1" })
+            });
+            let found = found.collect();
             compare("s0", &found, &record)
         };
         assert_eq!(of(["holds", "fails", "holds"]), ("s0: 1 of 2 claims, 1 of 1 identities, as before".to_owned(), 0));
@@ -158,13 +164,12 @@ mod tests {
 
     #[test]
     fn verdicts_are_read_and_a_bad_record_says_where() {
-        let printed =
-            r#"[{"series":"s3","claims":[{"id":"s3-1","verdict":"holds"},{"id":"s3-i1","verdict":"fails"}]}]"#;
-        let found = verdicts(printed).unwrap();
-        assert_eq!(
-            found.iter().map(|(id, verdict)| format!("{id} {verdict}")).collect::<Vec<_>>(),
-            ["s3-1 holds", "s3-i1 fails"]
-        );
+        let claim =
+            |id: &str, verdict: &str, is: bool| serde_json::json!({ "id": id, "verdict": verdict, "identity": is });
+        let claims = [claim("s3-1", "holds", false), claim("s3-i1", "fails", true)];
+        let found = verdicts(&serde_json::json!([{ "series": "s3", "claims": claims }]).to_string()).unwrap();
+        let said: Vec<_> = found.iter().map(|(id, of)| format!("{id} {} {}", of.verdict, of.is_identity)).collect();
+        assert_eq!(said, ["s3-1 holds false", "s3-i1 fails true"]);
         assert!(verdicts("").is_err() && verdicts("[]").is_err());
         for (text, says) in [("s0-1 holds\n", ":1: "), ("s0-1 holds 8\ns0-1 holds 8\n", ":2: s0-1 is there twice")] {
             assert!(read(text).unwrap_err().to_string().contains(says));

@@ -77,7 +77,7 @@ fn a_sync_of_minutes_is_no_livelock() {
     let config = Config { disk: slow, ..config(ThpEnabled::Always) };
     let writes = async |os: Sim| {
         let file = os.create("large").await.unwrap();
-        os.write(file, Bytes(0), Bytes::mib(8)).await.unwrap();
+        os.write(file, Bytes(0), Bytes::mib(2)).await.unwrap();
         let before = os.now();
         os.sync().await.unwrap();
         assert!(os.now().since(before) > Bounds::default().span, "a sync of minutes");
