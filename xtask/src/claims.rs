@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::{base::PAGELAB, costs::of_children};
 
-/// Each series, with the seeds that a landing runs it with: all, or one where all would take hours.
-const SERIES: [(&str, u32); 5] = [("s0", 8), ("s2", 8), ("s4", 8), ("s1", 1), ("s3", 1)];
+/// Each series, with the seeds that a landing runs it with: eight, or fewer where eight would take hours.
+const SERIES: [(&str, u32); 5] = [("s0", 8), ("s2", 8), ("s4", 8), ("s3", 3), ("s1", 1)];
 /// A line for each claim: its name, its verdict, and the seeds of the runs that say so.
 const RECORD: &str = "docs/verdicts.txt";
 

@@ -60,8 +60,8 @@ enum Command {
     Calibration,
     /// The claims of the five series as a landing runs them, beside the verdicts of the last one: docs/verdicts.txt
     ///
-    /// s0, s2 and s4 with eight seeds, s1 and s3 with one; a line for each, with the claims that are lost and gained and the
-    /// CPU time. Exits with 1 when one is lost. Takes an hour and a half of CPU time; a run that was stopped goes on.
+    /// s0, s2 and s4 with eight seeds, s3 with three, s1 with one; a line for each, with the claims that are lost and gained
+    /// and the CPU time. Exits with 1 when one is lost. Takes an hour and a half of CPU time; a run that was stopped goes on.
     Claims(claims::Options),
     /// CPU seconds of one seed of each experiment on sim, written into its file: what `pagelab list experiments` says
     ///
