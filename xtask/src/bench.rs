@@ -101,14 +101,14 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<usize> {
     }
     for Run { name, arguments, unit: (unit, counters) } in &RUNS {
         let sides = Sides { ours: &ours, base: base.as_ref().map(Base::program), arguments };
-        let work = |program: &Path, arguments: &str| units(&one_run_counts(program, arguments)?, counters);
-        let units = sides.all(work)?;
+        let counted = sides.all(one_run_counts)?;
+        let of = |names: &[&str]| counted.iter().map(|counts| units(counts, names)).collect::<Result<Vec<u64>>>();
+        let units = of(counters)?;
         println!("{name}: {} times: {unit}", units[0]);
         if units.iter().any(|number| *number != units[0]) {
             println!("  {} of the base: not the same run", units[1]);
         }
-        let steps = |program: &Path, arguments: &str| units_of(&one_run_counts(program, arguments)?, "steps");
-        println!("  steps {}", Figures { sums: sides.all(steps)?, units: &units, unit });
+        println!("  steps {}", Figures { sums: of(&["steps"])?, units: &units, unit });
         if counts {
             println!("  instructions {}", Figures { sums: sides.all(instructions)?, units: &units, unit });
         }
@@ -138,7 +138,7 @@ struct Sides<'a> {
 
 impl Sides<'_> {
     /// A figure of ours, and of the base's; both at the same time, as it must not depend on what else the machine does.
-    fn all(&self, figure: impl Fn(&Path, &str) -> Result<u64> + Sync) -> Result<Vec<u64>> {
+    fn all<T: Send>(&self, figure: impl Fn(&Path, &str) -> Result<T> + Sync) -> Result<Vec<T>> {
         let programs: Vec<&Path> = std::iter::once(self.ours).chain(self.base).collect();
         in_parallel(2, &programs, |program| figure(program, self.arguments)).into_iter().collect()
     }
@@ -194,10 +194,6 @@ fn units(counts: &BTreeMap<String, u64>, names: &[&str]) -> Result<u64> {
     let sum = names.iter().filter_map(|name| counts.get(*name)).sum();
     ensure!(sum > 0, "the run has none of {}", names.join(", "));
     Ok(sum)
-}
-
-fn units_of(counts: &BTreeMap<String, u64>, name: &str) -> Result<u64> {
-    units(counts, &[name])
 }
 
 fn wall_ns(program: &Path, arguments: &str) -> Result<u64> {

@@ -176,11 +176,11 @@ pub(crate) enum Answer {
 }
 
 impl Task {
-    /// The range of the sweep by rounds that the task is in, with the pages that it has passed and those before it.
-    pub(crate) fn sweep(&self) -> Option<(mm::space::vma::PageRange, u64, u64)> {
+    /// The operation that the task is inside of, if there is one.
+    pub(crate) fn operation(&self) -> Option<&Operation> {
         match &self.state {
             TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
-                operation.sweep()
+                Some(operation)
             }
             _ => None,
         }

@@ -13,13 +13,12 @@ use super::{
 
 /// Throughput of each point (with several JVMs their mean and deviation too), the peaks, and each point's traffic.
 pub(super) fn metrics(outcome: &Outcome) -> Vec<Metric> {
-    let points: Vec<(&str, Vec<f64>)> =
-        outcome.tasks.chunk_by(|one, next| one.part == next.part).map(|jvms| (part(&jvms[0]), rates(jvms))).collect();
+    let by_point = outcome.tasks.chunk_by(|one, next| one.part == next.part);
+    let points: Vec<(&str, Vec<f64>)> = by_point.clone().map(|jvms| (part(&jvms[0]), rates(jvms))).collect();
     let mut metrics = bops(&points);
     metrics.extend(peaks(outcome, &points));
     // Each JVM has read the traffic of the whole machine.
-    let first = outcome.tasks.chunk_by(|one, next| one.part == next.part).map(|jvms| &jvms[0]);
-    metrics.extend(first.flat_map(traffic::metrics));
+    metrics.extend(by_point.flat_map(|jvms| traffic::metrics(&jvms[0])));
     metrics
 }
 

@@ -171,9 +171,7 @@ impl Flows {
     }
 
     fn turn_of(&self, from: usize, to: usize) -> Picos {
-        let node = self.turns.nodes.get(to).copied().unwrap_or_default();
-        let link = self.turns.links.get(from).map_or(Picos(0), |row| row[to]);
-        node.max(link)
+        self.turns.of(Resource::Node(to)).max(self.turns.of(Resource::Link(from, to)))
     }
 
     /// All that flows have gone through so far; none where nothing limits them.
@@ -225,10 +223,9 @@ impl Flows {
 
     /// Counts bytes by where they went, and by the limit that took longest.
     fn count(&mut self, cpu: usize, (from, to): (usize, usize), (bytes, alone): (Bytes, Picos)) {
-        let node = self.for_cpu(cpu, self.turns.nodes.get(to).copied().unwrap_or_default());
-        let link = self.for_cpu(cpu, self.turns.links.get(from).map_or(Picos(0), |row| row[to]));
+        let node = self.for_cpu(cpu, self.turns.of(Resource::Node(to)));
         let lines = self.by_cpu.get(cpu).map_or(Picos(0), |flow| flow.round_trip);
-        let turn = node.max(link).max(lines);
+        let turn = self.turn(cpu, from, to);
         let Streamed { near, far, by_core, by_node, by_link, by_lines } = &mut self.streamed;
         *(if from == to { near } else { far }) += bytes;
         let limit = match turn {
@@ -363,20 +360,7 @@ impl Flows {
         *self.turn_mut(resource) = Picos(0);
         let mut claims = std::mem::take(&mut self.claims);
         claims.clear();
-        let to = resource.to();
-        claims.extend(self.by_cpu.iter().enumerate().filter_map(|(cpu, flow)| {
-            let pages = flow.goes_through(resource);
-            (pages > 0).then(|| Claim {
-                pages,
-                rest: (0..flow.mix.len())
-                    .filter(|other| *other != to)
-                    .map(|other| self.time_of(cpu, flow, other))
-                    .sum(),
-                least: self.time_of_page(cpu, flow, to),
-                thousandths: self.unevenness.get(cpu).copied().unwrap_or(1000),
-                sharers: flow.sharers.max(1),
-            })
-        }));
+        claims.extend(self.claims_on(resource));
         // A turn of one page per flow is always long enough, even if each flow wants pages of this resource alone; no CPU's turn
         // is shorter than half of it.
         let per_page = self.per_page(resource).0;
@@ -398,21 +382,24 @@ impl Flows {
 
     /// The demand of all flows on a resource with these turns, in parts of what it can serve.
     fn asked(&self, resource: Resource) -> u128 {
-        let per_page = u128::from(self.per_page(resource).0);
-        let asked = self.by_cpu.iter().enumerate().map(|(cpu, flow)| {
-            let pages = u128::from(flow.goes_through(resource));
-            if pages == 0 {
-                0
-            } else {
-                pages * per_page * ONE / (u128::from(self.round(cpu, flow).0.max(1)) * u128::from(flow.sharers.max(1)))
-            }
-        });
-        asked.sum()
+        // The least time of a page has the resource's turn in it.
+        self.claims_on(resource).map(|claim| claim.asks(self.per_page(resource).0, 0)).sum()
     }
 
-    /// The time that the flow takes for the pages of its mix.
-    fn round(&self, cpu: usize, flow: &Flow) -> Picos {
-        Picos((0..flow.mix.len()).map(|to| self.time_of(cpu, flow, to)).sum())
+    /// The claims of all flows on a resource with these turns.
+    fn claims_on(&self, resource: Resource) -> impl Iterator<Item = Claim> {
+        let to = resource.to();
+        self.by_cpu.iter().enumerate().filter_map(move |(cpu, flow)| {
+            let pages = flow.goes_through(resource);
+            let others = (0..flow.mix.len()).filter(|other| *other != to);
+            (pages > 0).then(|| Claim {
+                pages,
+                rest: others.map(|other| self.time_of(cpu, flow, other)).sum(),
+                least: self.time_of_page(cpu, flow, to),
+                thousandths: self.unevenness.get(cpu).copied().unwrap_or(1000),
+                sharers: flow.sharers.max(1),
+            })
+        })
     }
 
     /// The time that the flow takes for the pages of its mix that are on a node, in picoseconds.

@@ -85,7 +85,7 @@ pub(crate) struct Domains {
     /// The cache of each CPU from the first on.
     caches: Vec<usize>,
     levels: Vec<Level>,
-    /// Number of busy CPUs in each domain of the level of caches.
+    /// Number of busy CPUs of each cache.
     busy: Vec<u64>,
 }
 
@@ -107,6 +107,7 @@ impl Domains {
         let own = Spans::of(&nodes.iter().map(|(cpus, _)| cpus.clone()).collect::<Vec<_>>(), &all);
         let caches = Spans::of(caches, &all);
         let (of_cache, of_node) = (caches.of.clone(), own.of.clone());
+        let busy = vec![0; caches.sets.len()];
         let mut built = Built { all: &all, powers, spans: single(), homes: all.clone(), levels: Vec::new() };
         built.add(Shared::Core, cores);
         built.add(Shared::Cache, caches);
@@ -125,9 +126,7 @@ impl Domains {
             built
                 .add(Shared::Distance(distance), Spans { sets: nodes.iter().map(near).collect(), of: of_node.clone() });
         }
-        let mut domains = Self { first, caches: of_cache, levels: built.levels, busy: Vec::new() };
-        domains.busy = vec![0; domains.levels.get(domains.cache_level()).map_or(1, |level| level.domains.len())];
-        domains
+        Self { first, caches: of_cache, levels: built.levels, busy }
     }
 
     /// The domains of CPUs that share one cache.
@@ -141,27 +140,23 @@ impl Domains {
 
     /// Whether two CPUs share a cache.
     pub(super) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
-        self.caches[self.at(one)] == self.caches[self.at(other)]
+        self.cache_of(one) == self.cache_of(other)
     }
 
     /// Number of CPUs that share a cache with this one, itself included (`sd_llc_size`).
     pub(crate) fn sharing(&self, id: CpuId) -> u64 {
-        let own = self.caches[self.at(id)];
+        let own = self.cache_of(id);
         self.caches.iter().filter(|cache| **cache == own).count() as u64
     }
 
     /// The cores that share a cache with a CPU, its own first and the others in their circle (`sd_llc`).
     pub(super) fn cores_beside(&self, id: CpuId) -> impl Iterator<Item = &[usize]> + Clone {
-        self.groups(id, self.cache_level()).map(|group| &group.cpus[..])
+        let level = self.levels.iter().position(|level| level.shared == Shared::Cache).unwrap_or(0);
+        self.groups(id, level).map(|group| &group.cpus[..])
     }
 
-    fn cache_level(&self) -> usize {
-        self.levels.iter().position(|level| level.shared == Shared::Cache).unwrap_or(0)
-    }
-
-    /// The position of a CPU's domain in the level of caches.
     fn cache_of(&self, id: CpuId) -> usize {
-        self.levels.get(self.cache_level()).map_or(0, |level| level.places[self.at(id)].0)
+        self.caches[self.at(id)]
     }
 
     /// A CPU gets a task.

@@ -159,7 +159,7 @@ impl World {
         }
         let of_host = self.tasks.iter().filter(|task| task.kernel == HOST);
         let sweep = |task: &Task| {
-            let (range, passed, left) = task.sweep()?;
+            let (range, passed, left) = task.operation()?.sweep()?;
             let way = (task.space, (range.start, range.end), passed + left);
             Some(Sweep { node: memory.node_of_cpu(kernel.number(task.cpu)), way, passed })
         };

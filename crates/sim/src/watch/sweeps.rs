@@ -22,7 +22,7 @@ pub(super) struct Sweep {
 /// The address space of a sweep, the first page and the one after the last, and pages of all rounds together.
 pub(super) type Way = (SpaceId, (Vpn, Vpn), u64);
 
-/// The sweeps of one node.
+/// The number of a node's sweeps, and their distances to the front.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct OnNode {
     tasks: u64,

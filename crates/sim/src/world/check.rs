@@ -5,7 +5,7 @@ use memory::frame::ControlId;
 use crate::{
     ids::{KernelId, NO_SPACE, TaskId, Thread},
     kernel::Kernel,
-    task::{Task, TaskState, operation::Operation},
+    task::Task,
     world::World,
 };
 
@@ -27,10 +27,10 @@ impl World {
         let mm = &kernel.mm;
         mm::whole::check::walk_files(mm).unwrap();
         let own = || (0..).zip(&self.tasks).filter(|(_, task)| task.kernel == id);
-        let children = own().filter_map(|(_, task)| operation(task)?.child());
+        let children = own().filter_map(|(_, task)| task.operation()?.child());
         let spaces = kernel.spaces.iter().map(|(_, space)| space).chain(children).collect();
         let holdings = |(id, task): (u32, &Task)| {
-            let operation = operation(task)?;
+            let operation = task.operation()?;
             let space = kernel.spaces.get(task.space).expect("a live task has an address space");
             let mut holdings = operation.holdings(space);
             holdings.add(task.supply.holdings());
@@ -43,15 +43,5 @@ impl World {
         let controls = own().filter_map(holdings).chain(daemons).collect();
         mm::whole::check::walk(mm).unwrap();
         mm::whole::check::walk_owners(mm, &mm::whole::check::Owners { spaces, controls }).unwrap();
-    }
-}
-
-/// The operation that a task is inside of, if there is one.
-fn operation(task: &Task) -> Option<&Operation> {
-    match &task.state {
-        TaskState::Kernel(operation) | TaskState::LockWait(operation) | TaskState::Sleeping(operation, _) => {
-            Some(operation)
-        }
-        _ => None,
     }
 }

@@ -127,18 +127,14 @@ impl Accesses {
         if let [Some(base), Some(huge)] = *walked {
             return Units { prices: UnitPrices::Walked([base, huge]), own };
         }
-        let at = self.visit_at(mm, cx);
-        Units { prices: UnitPrices::ByNode { at, kept: [const { Cell::new(None) }; 2 * KEPT] }, own }
-    }
-
-    fn visit_at(&self, mm: &Mm, cx: &Cx) -> VisitAt {
-        VisitAt {
-            pattern: self.pattern,
-            range: units::Frames(self.order.pages()),
-            from: mm.memory.nodes().place(mm.memory.node_of_cpu(cx.cpu())),
+        let at = VisitAt {
+            pattern,
+            range,
+            from: own,
             cache_users: mm.memory.beside().cache_users,
             flow: self.is_flow(mm).then_some(cx.cpu().0 as usize),
-        }
+        };
+        Units { prices: UnitPrices::ByNode { at, kept: [const { Cell::new(None) }; 2 * KEPT] }, own }
     }
 
     /// Begins a round. If the last round was done within this step without a fault, further rounds of this step take as long.
@@ -197,7 +193,7 @@ impl Accesses {
         if let Some(Alike { node, tables, is_huge, .. }) = known {
             let unit = units.of(mm, cx, is_huge, (node, tables));
             let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
-            self.pay(mm, cx, unit, (node, pages));
+            self.pay(mm, cx, (units, unit), (node, pages));
             return self.pass(pages);
         }
         match space.tables.pmd_of(self.next) {
@@ -234,7 +230,7 @@ impl Accesses {
         let unit = units.of(mm, cx, true, (node, tables));
         let pages = fit(unit.total(), rest.pages(), cx.now(), limit);
         self.meet(node, tables, true);
-        self.pay(mm, cx, unit, (node, pages));
+        self.pay(mm, cx, (units, unit), (node, pages));
         self.pass(pages);
     }
 
@@ -268,7 +264,7 @@ impl Accesses {
                 let unit = units.of(mm, cx, false, (node, tables));
                 let pages = fit(unit.total(), pages, cx.now(), limit);
                 space.tables.use_pages(table, PageRange::new(self.next, pages), self.stores());
-                self.pay(mm, cx, unit, (node, pages));
+                self.pay(mm, cx, (units, unit), (node, pages));
                 self.pass(pages);
             }
         }
@@ -297,7 +293,7 @@ impl Accesses {
         for (node, pages) in nodes() {
             self.meet(node, tables, false);
             let unit = units.of(mm, cx, false, (node, tables));
-            self.pay(mm, cx, unit, (node, pages.into()));
+            self.pay(mm, cx, (units, unit), (node, pages.into()));
         }
         self.pass(AddressSpace::HUGE_PAGES);
         true
@@ -338,7 +334,7 @@ impl Accesses {
                 primitive::page_faults(cx, self.next, pages);
                 numa_hint::hinting_faults(space, cx, table, run, node == units.own);
                 space.tables.use_pages(table, run, self.stores());
-                self.pay(mm, cx, unit, (node, pages));
+                self.pay(mm, cx, (units, unit), (node, pages));
                 self.pass(pages);
             }
             // Another task was faster.
@@ -346,15 +342,16 @@ impl Accesses {
         }
     }
 
-    fn pay(&self, mm: &mut Mm, cx: &mut Cx, unit: AccessPrice, (node, pages): (usize, u64)) {
+    fn pay(&self, mm: &mut Mm, cx: &mut Cx, (units, unit): (&Units, AccessPrice), (node, pages): (usize, u64)) {
         cx.access(unit, pages);
-        if self.is_flow(mm) {
-            let at = self.visit_at(mm, cx);
-            let (alone, from) = (at.alone(mm, cx, node, false).total(), at.from);
+        if let UnitPrices::ByNode { at, .. } = &units.prices
+            && let Some(cpu) = at.flow
+        {
+            let alone = at.alone(mm, cx, node, false).total();
             // A page whose lines cross twice counts as two pages of half the time.
             let crossings = self.pattern.crossings();
             let each = Picos(alone.0 / crossings);
-            mm.memory.flows_mut().note(cx.cpu().0 as usize, (from, node), (pages * crossings, each));
+            mm.memory.flows_mut().note(cpu, (units.own, node), (pages * crossings, each));
         }
     }
 
