@@ -49,19 +49,16 @@ fn of_program(task: &TaskOutcome) -> Vec<Metric> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::metric::task_of, *};
 
     #[test]
     fn a_program_has_the_times_that_time_prints() {
         let second = 1_000_000_000_000_u64;
         let place =
             |node, is_huge, mib| os::Placed { node: units::NodeId(node), is_huge, size: units::Bytes::mib(mib) };
-        let rusage = serde_json::json!({ "minor_faults": 0, "major_faults": 0, "user": 90 * second, "system": second });
-        let mut task: TaskOutcome = serde_json::from_value(serde_json::json!({
-            "start": second, "end": 3 * second, "stores": 0, "faults": 0, "huge_faults": 0, "iterations": [],
-            "rusage": rusage, "part": "NUMA02",
-        }))
-        .unwrap();
+        let mut task = task_of(units::Time(second), units::Time(3 * second));
+        (task.rusage.user, task.rusage.system) = (units::Picos(90 * second), units::Picos(second));
+        task.part = Some("NUMA02".to_owned());
         task.places = Some(vec![place(0, false, 512), place(1, true, 1024), place(1, true, 512)]);
         let rows: Vec<_> = of_program(&task)
             .into_iter()

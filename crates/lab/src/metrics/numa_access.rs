@@ -103,42 +103,18 @@ fn percent_more(took: f64, than: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use os::{Accessed, Rusage};
+    use os::Accessed;
     use units::{NodeId, Picos, Time};
     use workloads::numa_access::Mapped;
 
-    use super::*;
+    use super::{super::metric::task_of, *};
 
     fn task(distance: u32, is_huge: bool, ns: u64) -> TaskOutcome {
         let done = Accessed { accesses: 10, time: Picos::from_nanos(ns * 10) };
         let mapped = Mapped { is_huge, has_near_tables: false };
         let memory = Some(NodeId(distance / 10 - 1));
         let access = Access { cpu: NodeId(0), memory, done, misplaced: None, distance: Some(distance), mapped };
-        let (start, end) = (Time(0), Time(0));
-        TaskOutcome {
-            start,
-            end,
-            stores: 0,
-            faults: 0,
-            huge_faults: 0,
-            iterations: Vec::new(),
-            rusage: Rusage::default(),
-            blocks: Vec::new(),
-            anoninit: None,
-            fileinit: None,
-            probe: None,
-            access: Some(access),
-            census: None,
-            part: None,
-            transactions: None,
-            streamed: None,
-            wrote: Vec::new(),
-            places: None,
-            deferral: None,
-            host_resident: None,
-            least_reported: None,
-            frame_churn: None,
-        }
+        TaskOutcome { access: Some(access), ..task_of(Time(0), Time(0)) }
     }
 
     fn rows(tasks: &[TaskOutcome]) -> Vec<(String, f64)> {

@@ -38,19 +38,14 @@ fn of_task(task: &TaskOutcome) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use os::{Accessed, CountedBy, Moves, Placed};
-    use units::Picos;
+    use units::{Picos, Time};
     use workloads::numa_probe::Probe;
 
-    use super::*;
+    use super::{super::metric::task_of, *};
 
     #[test]
     fn a_probe_has_seconds_pages_by_node_and_moves() {
-        let second = 1_000_000_000_000_u64;
-        let mut task: TaskOutcome = serde_json::from_value(serde_json::json!({
-            "start": 0, "end": 3 * second, "stores": 0, "faults": 0, "huge_faults": 0, "iterations": [],
-            "rusage": { "minor_faults": 0, "major_faults": 0, "user": 0, "system": 0 },
-        }))
-        .unwrap();
+        let mut task = task_of(Time(0), Time(Picos::from_secs(3).0));
         assert!(of_task(&task).is_empty());
         let phase = |secs| Accessed { accesses: 10, time: Picos::from_secs(secs) };
         let moves = Moves { same_core: 1, same_node: 2, other_node: 3, counted_by: CountedBy::Scheduler };

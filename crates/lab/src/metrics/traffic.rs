@@ -32,19 +32,14 @@ pub(super) fn metrics(task: &TaskOutcome) -> Vec<Metric> {
 
 #[cfg(test)]
 mod tests {
-    use units::{Stores, Streamed};
+    use units::{Stores, Streamed, Time};
 
-    use super::*;
+    use super::{super::metric::task_of, *};
 
     #[test]
     fn traffic_is_by_second_and_limits_are_shares() {
-        let second = 1_000_000_000_000_u64;
-        let rusage = serde_json::json!({ "minor_faults": 0, "major_faults": 0, "user": 0, "system": 0 });
-        let mut task: TaskOutcome = serde_json::from_value(serde_json::json!({
-            "start": second, "end": 3 * second, "stores": 0, "faults": 0, "huge_faults": 0, "iterations": [],
-            "rusage": rusage, "part": "NUMA02",
-        }))
-        .unwrap();
+        let second = Picos::from_secs(1).0;
+        let mut task = task_of(Time(second), Time(3 * second));
         assert_eq!(metrics(&task), []);
         task.wrote = vec![(Stores::NonTemporal, Bytes::gib(8))];
         let gib = Bytes::gib;
