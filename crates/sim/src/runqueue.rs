@@ -303,8 +303,15 @@ impl RunQueue {
     }
 
     /// The waiting tasks, the next to run first.
-    pub(crate) fn waiting(&self) -> Box<dyn Iterator<Item = TaskId> + '_> {
-        either!(&*self.kind, queue => Box::new(queue.waiting()))
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = TaskId> + '_ {
+        // Most queues are empty, and are not looked into.
+        let kind = (!self.is_empty()).then_some(&*self.kind);
+        let (cfs, eevdf) = match kind {
+            None => (None, None),
+            Some(Kind::Cfs(queue)) => (Some(queue), None),
+            Some(Kind::Eevdf(queue)) => (None, Some(queue)),
+        };
+        cfs.into_iter().flat_map(|queue| queue.waiting()).chain(eevdf.into_iter().flat_map(|queue| queue.waiting()))
     }
 
     /// The first waiting task that may move, in the order in which they would run.

@@ -157,7 +157,7 @@ impl Arrays {
             let of_cpus = cache.cpus.iter().flat_map(|array| array.slabs.clone());
             of_cpus.chain(cache.nodes.values().flat_map(of_node)).collect::<Vec<_>>()
         };
-        self.caches.iter().flat_map(of_cache).map(Object)
+        self.caches.iter().flat_map(of_cache).map(Object::of)
     }
 }
 
@@ -241,7 +241,7 @@ impl KmemCache {
         frames.set(pfn, Frame::Slab(Slab { in_use: slab.in_use + 1, ..slab }));
         self.nodes[node].free_objects -= 1;
         self.put_used(frames, node, pfn);
-        Object(pfn)
+        Object::of(pfn)
     }
 
     /// Adds a new slab as the last of its node's empty slabs (`cache_grow_end`).
@@ -362,7 +362,7 @@ impl Memory {
         }
         let array = &mut self.slab_cache(cache).0.cpus[cpu.0 as usize];
         array.touched = true;
-        Ok(Object(array.slabs.pop().expect("filled above")))
+        Ok(Object::of(array.slabs.pop().expect("filled above")))
     }
 
     /// Allocates an object when this CPU's node has no free frame: of another node's slabs, or of a new slab, for which memory
@@ -408,7 +408,7 @@ impl Memory {
 
     /// Frees an object (`kmem_cache_free`).
     pub(super) fn slab_free(&mut self, cx: &mut Cx, object: Object) {
-        let Object(pfn) = object;
+        let pfn = object.slab();
         let (cpu, node, of) = (cx.cpu(), self.node_of_cpu(cx.cpu()), self.node_of(pfn));
         let cache = slab_at(&self.frames, pfn).cache;
         let (kmem, frames) = self.slab_cache(cache);

@@ -1,6 +1,8 @@
 //! Linux: the state of a slab's frame: `struct slab`, mm/slab.h, and the names of caches in mm/slab_common.c (v6.1).
 //! Differs: a number for each cache.
 
+use std::{fmt, num::NonZeroU32};
+
 use units::{Order, Pfn};
 
 /// A cache of kernel objects of one kind.
@@ -75,14 +77,32 @@ impl Cache {
     }
 }
 
-/// An object in use, named by the first frame of its slab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Object(pub Pfn);
+/// An object in use, named by the first frame of its slab. An inode has several that it may lack: `Option<Object>` takes four
+/// bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Object(NonZeroU32);
 
 impl Object {
+    /// Added to a frame's number, so that neither frame 0 nor `NIL` comes to 0.
+    const SHIFT: u32 = 2;
+
+    /// An object of the slab that begins with this frame.
+    ///
+    /// # Panics
+    /// At frame 2^32 - 2, which no machine has.
+    pub fn of(slab: Pfn) -> Self {
+        Self(NonZeroU32::new(slab.0.wrapping_add(Self::SHIFT)).expect("fewer than 2^32 - 2 frames"))
+    }
+
     /// The first frame of the object's slab.
     pub fn slab(self) -> Pfn {
-        self.0
+        Pfn(self.0.get().wrapping_sub(Self::SHIFT))
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Object").field(&self.slab()).finish()
     }
 }
 

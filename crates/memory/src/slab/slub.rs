@@ -183,12 +183,12 @@ impl Memory {
         };
         let state = slab_at(&self.frames, slab);
         self.frames.set(slab, Frame::Slab(Slab { in_use: state.in_use + 1, ..state }));
-        Ok(Object(slab))
+        Ok(Object::of(slab))
     }
 
     /// Frees an object (`kmem_cache_free`).
     pub(super) fn slub_free(&mut self, cx: &mut Cx, object: Object) {
-        let Object(pfn) = object;
+        let pfn = object.slab();
         let was = slab_at(&self.frames, pfn);
         let now = Slab { in_use: was.in_use.checked_sub(1).expect("the object is in use"), ..was };
         self.frames.set(pfn, Frame::Slab(now));

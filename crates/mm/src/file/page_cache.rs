@@ -56,7 +56,7 @@ pub use flusher::Flusher;
 pub use inode::InodeId;
 use inode::{Inode, Segment};
 pub(crate) use mapping::Marks;
-use mapping::Nodes;
+use mapping::{CachedPage, Nodes, Room};
 pub use mapping::{PageFlag, Slot};
 pub use operation::{FileAnswer, FileOperation, FileRequest};
 pub(crate) use shrink::LeftOfInodes;
@@ -228,6 +228,11 @@ impl PageCache {
         }
     }
 
+    /// A page of a file that is in the cache, with its marks.
+    fn look_up(&self, (id, index): (InodeId, u64)) -> Option<CachedPage> {
+        self.inode(id).mapping.page(&self.nodes, index)
+    }
+
     /// A page of a file that is in the cache, up to date and without a read-ahead mark.
     fn ready_page(&self, id: InodeId, index: u64) -> Option<Pfn> {
         let inode = self.inode(id);
@@ -241,6 +246,12 @@ impl PageCache {
     pub(crate) fn mark(&mut self, (id, index): (InodeId, u64), flag: PageFlag, on: bool) {
         let inode = self.inodes[id.0 as usize].as_mut().expect("a page has an inode");
         inode.mapping.mark(&mut self.nodes, index, flag, on);
+    }
+
+    /// Sets marks of a page, and clears others, in one walk of the tree.
+    fn remark(&mut self, (id, index): (InodeId, u64), marks: (Marks, Marks)) {
+        let inode = self.inodes[id.0 as usize].as_mut().expect("a page has an inode");
+        inode.mapping.remark(&mut self.nodes, index, marks);
     }
 
     fn replace(&mut self, (id, index): (InodeId, u64), to: Pfn) {
@@ -343,7 +354,7 @@ impl Mm {
     /// Adds the tree nodes that an index needs (`xas_nomem`).
     fn make_place(&mut self, cx: &mut Cx, id: InodeId, index: u64) -> Result<(), NoMemory> {
         // Bound: the levels of a tree.
-        while self.cache.inode(id).mapping.needs_node(&self.cache.nodes, index) {
+        while self.cache.inode(id).mapping.room(&self.cache.nodes, index) == Room::NeedsNode {
             let object = self.memory.alloc_object(cx, Cache::RadixTreeNode)?;
             let inode = self.cache.inodes[id.0 as usize].as_mut().expect("the caller has it open");
             inode.mapping.add_node(&mut self.cache.nodes, index, object);
@@ -380,12 +391,14 @@ impl Mm {
         if marks.has(PageFlag::Dirty) {
             self.cancel_dirty((id, index), head);
         }
-        self.drop_buffer(cx, (id, index));
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
         let slot = shadow.map_or(Slot::Empty, Slot::Shadow);
-        let was = inode.mapping.set(&mut self.cache.nodes, index, slot);
+        let (was, buffer) = inode.mapping.exchange(&mut self.cache.nodes, index, slot);
         assert_eq!(was, Slot::Folio(head), "frame {head} is page {index} of {id:?}");
         let is_shrinkable = inode.mapping.is_shrinkable();
+        if let Some(buffer) = buffer {
+            self.memory.free_object(cx, buffer);
+        }
         let zone = self.zone_position(head);
         self.cache.counts[zone].pages -= 1;
         primitive::file_pages(cx, 1);
@@ -401,13 +414,6 @@ impl Mm {
         }
     }
 
-    fn drop_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) {
-        let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
-        if let Some(buffer) = inode.mapping.set_buffer(&mut self.cache.nodes, index, None) {
-            self.memory.free_object(cx, buffer);
-        }
-    }
-
     /// Gives a page a buffer head, if it has none (`create_empty_buffers`), and the file the extent for its first block.
     fn make_buffer(&mut self, cx: &mut Cx, (id, index): (InodeId, u64)) -> Result<(), NoMemory> {
         if self.cache.is_xfs() || self.cache.inode(id).mapping.buffer(&self.cache.nodes, index).is_some() {
@@ -416,7 +422,7 @@ impl Mm {
         self.make_extent(cx, id)?;
         let buffer = self.memory.alloc_object(cx, Cache::BufferHead)?;
         let inode = self.cache.inodes[id.0 as usize].as_mut().expect("a page has an inode");
-        inode.mapping.set_buffer(&mut self.cache.nodes, index, Some(buffer));
+        inode.mapping.set_buffer(&mut self.cache.nodes, index, buffer);
         Ok(())
     }
 

@@ -244,7 +244,7 @@ impl VmaSet {
             return Err(Errno::NOMEM);
         }
         let (start, pages, advice) = (range.start, range.pages(), HugeAdvice::Default);
-        let mut vma = Vma { start, pages, advice, anon: None, file: None, object: Object(NIL) };
+        let mut vma = Vma { start, pages, advice, anon: None, file: None, object: Object::of(NIL) };
         let above = self.by_start.get(&range.end).copied().filter(|above| vma.merges_with(above));
         if let Some(above) = above {
             self.changing().remove(&above.start);
@@ -399,7 +399,7 @@ mod tests {
 
     #[expect(clippy::unnecessary_wraps, reason = "memory may be out elsewhere")]
     fn object() -> Result<Object, NoMemory> {
-        Ok(Object(Pfn(0)))
+        Ok(Object::of(Pfn(0)))
     }
 
     fn ranges(vmas: &VmaSet) -> Vec<(u64, u64)> {
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(ranges(&vmas).len(), 2, "it joins one of them, but the two have ties of their own");
         let mut child = VmaSet::default();
         for vma in vmas.iter() {
-            child.inherit(vma, Object(Pfn(1)));
+            child.inherit(vma, Object::of(Pfn(1)));
         }
         assert_eq!(child.len(), 2);
         child.insert(range(130, 140), object).unwrap();

@@ -12,7 +12,7 @@ use memory::{
 };
 use units::{NodeId, Order, Pfn, Time};
 
-use super::{InodeId, PageFlag};
+use super::{CachedPage, InodeId, Marks, PageFlag};
 use crate::{
     Mm, Spaces,
     file::disk::Request,
@@ -40,10 +40,9 @@ pub(super) enum Sent {
 }
 
 impl Mm {
-    /// Promises a block of the disk to a page of a file, if it has none; false if the disk is full.
+    /// Promises a block of the disk to a page of a file that is not dirty, if it has none; false if the disk is full.
     pub(super) fn reserve_block(&mut self, id: InodeId, index: u64) -> bool {
-        let is_dirty = self.cache.page(id, index).is_some() && self.cache.has((id, index), PageFlag::Dirty);
-        if self.cache.inode(id).blocks.has(index) || is_dirty {
+        if self.cache.inode(id).blocks.has(index) {
             return true;
         }
         let has_room = self.cache.blocks_used < self.cache.disk.pages();
@@ -58,6 +57,11 @@ impl Mm {
             return;
         }
         self.cache.mark((id, index), PageFlag::Dirty, true);
+        self.account_dirtied(cx, id, head);
+    }
+
+    /// Counts a page of a file that has been marked dirty (`folio_account_dirtied`).
+    pub(super) fn account_dirtied(&mut self, cx: &mut Cx, id: InodeId, head: Pfn) {
         let zone = self.zone_position(head);
         self.cache.counts[zone].dirty += 1;
         cx.count(Event::NrDirtied, 1);
@@ -93,10 +97,10 @@ impl Mm {
         let mut pages = 0;
         // Bound: the pages of a run.
         while pages < RUN.min(most)
-            && let Some(head) = self.cache.page(id, first + pages)
-            && self.may_send((id, first + pages), head)
+            && let Some(page) = self.cache.look_up((id, first + pages))
+            && self.may_send(page)
         {
-            self.begin_writeback(spaces, cx, (id, first + pages), head);
+            self.begin_writeback(spaces, cx, (id, first + pages), page.head);
             pages += 1;
         }
         if pages == 0 {
@@ -111,12 +115,12 @@ impl Mm {
 
     /// Whether the page of a file in this frame is dirty.
     pub(crate) fn is_page_dirty(&self, head: Pfn) -> bool {
-        self.cache.place_of(&self.memory.frames, head).is_some_and(|at| self.cache.has(at, PageFlag::Dirty))
+        self.cache.find(&self.memory.frames, head).is_some_and(|(_, marks)| marks.has(PageFlag::Dirty))
     }
 
-    fn may_send(&self, at: (InodeId, u64), head: Pfn) -> bool {
-        self.cache.has(at, PageFlag::Dirty)
-            && !self.cache.has(at, PageFlag::Writeback)
+    fn may_send(&self, CachedPage { head, marks, .. }: CachedPage) -> bool {
+        marks.has(PageFlag::Dirty)
+            && !marks.has(PageFlag::Writeback)
             && !self.memory.frames.has(head, FrameFlag::Locked)
     }
 
@@ -126,8 +130,8 @@ impl Mm {
             self.make_clean(spaces, cx, head);
         }
         let zone = self.zone_position(head);
-        self.cache.mark((id, index), PageFlag::Dirty, false);
-        self.cache.mark((id, index), PageFlag::Writeback, true);
+        let [writeback, dirty] = [PageFlag::Writeback, PageFlag::Dirty].map(|flag| Marks::NONE.with(flag));
+        self.cache.remark((id, index), (writeback, dirty));
         self.cache.counts[zone].dirty -= 1;
         self.cache.counts[zone].writeback += 1;
         // The promised block is allocated.
@@ -219,7 +223,8 @@ impl Mm {
             return;
         }
         let at = (request.of, index);
-        let Some(head) = self.cache.page(request.of, index).filter(|_| self.cache.has(at, PageFlag::Writeback)) else {
+        let page = self.cache.look_up(at).filter(|page| page.marks.has(PageFlag::Writeback));
+        let Some(CachedPage { head, marks, .. }) = page else {
             // The request was for a block of the journal.
             self.cache.inode_mut(request.of).has_failed |= request.failed;
             return;
@@ -236,9 +241,9 @@ impl Mm {
                 self.cache.inode_mut(request.of).set_content(index, !0);
             }
         }
-        if self.cache.has(at, PageFlag::Reclaim) {
+        if marks.has(PageFlag::Reclaim) {
             self.cache.mark(at, PageFlag::Reclaim, false);
-            let is_idle = !self.memory.frames.has(head, FrameFlag::Locked) && !self.cache.has(at, PageFlag::Dirty);
+            let is_idle = !self.memory.frames.has(head, FrameFlag::Locked) && !marks.has(PageFlag::Dirty);
             if is_idle {
                 self.lru_rotate(cx, head);
             }

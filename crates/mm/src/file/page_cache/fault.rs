@@ -147,7 +147,7 @@ impl FileFault {
         if let Err(no) = mm.make_buffer(cx, place) {
             return FileWent::Without(no);
         }
-        if !mm.reserve_block(place.0, place.1) {
+        if !mm.cache.has(place, PageFlag::Dirty) && !mm.reserve_block(place.0, place.1) {
             return FileWent::Done(FaultDone::BusError);
         }
         primitive::file_operation(cx);

@@ -1,7 +1,7 @@
 //! Linux: struct inode, include/linux/fs.h; fs/inode.c, fs/dcache.c (v6.1); i_mmap in mm/mmap.c.
 //! Differs: inodes that are not in memory are kept here too, as far as the disk has them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU64};
 
 use memory::{
     cx::Cx,
@@ -38,12 +38,37 @@ pub(super) struct MappedBy {
     pub(super) vmas: u32,
 }
 
+/// A place among the unused inodes or dentries of a node, in eight bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unused(NonZeroU64);
+
+impl Unused {
+    /// Bits of a node's number (`NODES_SHIFT`).
+    const NODE_BITS: u32 = 10;
+
+    /// # Panics
+    /// If the node or the place is too large.
+    pub(super) fn new(node: NodeId, place: u64) -> Self {
+        assert!(
+            node.0 >> Self::NODE_BITS == 0 && place >> (u64::BITS - Self::NODE_BITS) == 0,
+            "{node:?}, place {place}"
+        );
+        Self(NonZeroU64::new(place << Self::NODE_BITS | u64::from(node.0)).expect("places begin at 1"))
+    }
+
+    /// The node, and the place in its list.
+    pub(super) fn parts(self) -> (NodeId, u64) {
+        let node = self.0.get() & ((1 << Self::NODE_BITS) - 1);
+        (NodeId(u32::try_from(node).expect("ten bits")), self.0.get() >> Self::NODE_BITS)
+    }
+}
+
 /// Runs of blocks, from start to end. Nearly all files have one run, which needs no map.
 #[derive(Clone, Debug)]
 pub(super) enum Extents {
     /// One run; none if start and end are equal.
     One(u64, u64),
-    Many(BTreeMap<u64, u64>),
+    Many(Box<BTreeMap<u64, u64>>),
 }
 
 impl Default for Extents {
@@ -70,7 +95,7 @@ impl Extents {
             Self::One(_, end) if *end == index => *end += 1,
             Self::One(start, _) if *start == index + 1 => *start -= 1,
             Self::One(start, end) => {
-                *self = Self::Many(BTreeMap::from([(*start, *end), (index, index + 1)]));
+                *self = Self::Many(Box::new(BTreeMap::from([(*start, *end), (index, index + 1)])));
             }
             Self::Many(runs) => {
                 let mut end = index + 1;
@@ -155,10 +180,10 @@ pub(super) struct Inode {
     pub(super) modified: u64,
     pub(super) accessed: u64,
     /// The dentry's place among unused dentries; and whether it was used again since.
-    pub(super) dentry_place: Option<(NodeId, u64)>,
+    pub(super) dentry_place: Option<Unused>,
     pub(super) is_dentry_used: bool,
     /// The inode's place among unused inodes.
-    pub(super) idle_place: Option<(NodeId, u64)>,
+    pub(super) idle_place: Option<Unused>,
     /// The inode's place among inodes with dirty pages, and the time at which it got it.
     pub(super) dirty_place: Option<u64>,
     pub(super) dirty_since: Time,
@@ -281,7 +306,7 @@ impl PageCache {
 
     /// Takes an inode off the unused ones: it is used again, or gone.
     pub(super) fn leave_idle(&mut self, id: InodeId) {
-        if let Some((node, place)) = self.inode_mut(id).idle_place.take() {
+        if let Some((node, place)) = self.inode_mut(id).idle_place.take().map(Unused::parts) {
             self.idle[node].remove(place);
         }
     }
@@ -363,6 +388,6 @@ impl Mm {
         }
         let node = self.memory.node_of(object.slab());
         let place = self.cache.idle[node].push(id);
-        self.cache.inode_mut(id).idle_place = Some((node, place));
+        self.cache.inode_mut(id).idle_place = Some(Unused::new(node, place));
     }
 }

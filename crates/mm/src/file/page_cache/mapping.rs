@@ -13,7 +13,7 @@ use units::Pfn;
 use self::node::Node;
 pub(super) use self::node::Nodes;
 
-const SHIFT: u32 = 6;
+const SHIFT: u8 = 6;
 const SLOTS: usize = 1 << SHIFT;
 
 /// A mark of a page in the cache, beside the flags of its frame.
@@ -44,6 +44,14 @@ impl PageFlag {
 pub(crate) struct Marks(u8);
 
 impl Marks {
+    /// No mark.
+    pub(super) const NONE: Self = Self(0);
+
+    /// These marks and another one.
+    pub(super) const fn with(self, flag: PageFlag) -> Self {
+        Self(self.0 | flag.mask())
+    }
+
     /// Whether this mark is set.
     pub(crate) fn has(self, flag: PageFlag) -> bool {
         self.0 & flag.mask() != 0
@@ -90,6 +98,31 @@ impl Entry {
             _ => Slot::Empty,
         }
     }
+
+    /// The slab of the buffer head; none for an entry that is a node.
+    fn buffer(self) -> Option<Object> {
+        (self.kind() != NODE && self.buffer != NIL.0).then_some(Object::of(Pfn(self.buffer)))
+    }
+}
+
+/// A page that was looked up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CachedPage {
+    pub(super) head: Pfn,
+    pub(super) marks: Marks,
+    /// The page has a buffer head.
+    pub(super) has_buffer: bool,
+}
+
+/// The entry of an index at which a page shall be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// There is a page.
+    Taken,
+    /// There is none.
+    Free,
+    /// The tree needs another node before it has such an entry.
+    NeedsNode,
 }
 
 /// The place of an index's entry.
@@ -158,6 +191,13 @@ impl Mapping {
         self.entry(nodes, index).slot()
     }
 
+    /// The page at an index, with all that its entry says.
+    pub(super) fn page(&self, nodes: &Nodes, index: u64) -> Option<CachedPage> {
+        let entry = self.entry(nodes, index);
+        let page = CachedPage { head: Pfn(entry.word), marks: Marks(entry.flags), has_buffer: entry.buffer != NIL.0 };
+        (entry.kind() == FOLIO).then_some(page)
+    }
+
     /// Whether there are neither pages nor shadows (`mapping_empty`).
     pub(super) fn is_empty(&self) -> bool {
         self.head.kind() == EMPTY
@@ -196,13 +236,20 @@ impl Mapping {
 
     /// Sets or clears a mark of a page.
     pub(super) fn mark(&mut self, nodes: &mut Nodes, index: u64, flag: PageFlag, on: bool) {
-        let set = |flags: &mut u8| *flags = *flags & !flag.mask() | if on { flag.mask() } else { 0 };
+        let flag = Marks::NONE.with(flag);
+        let (on, off) = if on { (flag, Marks::NONE) } else { (Marks::NONE, flag) };
+        self.remark(nodes, index, (on, off));
+    }
+
+    /// Sets marks of a page, and clears others.
+    pub(super) fn remark(&mut self, nodes: &mut Nodes, index: u64, (on, off): (Marks, Marks)) {
+        let set = |flags: &mut u8| *flags = *flags & !off.0 | on.0;
         match self.place(nodes, index).expect("only pages are marked") {
             Place::Head => set(&mut self.head.flags),
             Place::In(id, at) => {
                 set(nodes.get_mut(id).entry_mut(at).1);
-                if flag == PageFlag::Dirty {
-                    propagate(nodes, id, at, on, |node| &mut node.dirty);
+                if on.has(PageFlag::Dirty) || off.has(PageFlag::Dirty) {
+                    propagate(nodes, id, at, on.has(PageFlag::Dirty), |node| &mut node.dirty);
                 }
             }
         }
@@ -210,23 +257,26 @@ impl Mapping {
 
     /// The slab of a page's buffer head.
     pub(super) fn buffer(&self, nodes: &Nodes, index: u64) -> Option<Object> {
-        Some(self.entry(nodes, index).buffer).filter(|buffer| *buffer != NIL.0).map(|buffer| Object(Pfn(buffer)))
+        self.entry(nodes, index).buffer()
     }
 
-    /// Gives a page a buffer head, or takes it away; returns the old one.
-    pub(super) fn set_buffer(&mut self, nodes: &mut Nodes, index: u64, buffer: Option<Object>) -> Option<Object> {
-        let buffer = buffer.map_or(NIL.0, |object| object.slab().0);
-        let was = match self.place(nodes, index).expect("only pages have buffers") {
-            Place::Head => std::mem::replace(&mut self.head.buffer, buffer),
+    /// Gives a page a buffer head.
+    pub(super) fn set_buffer(&mut self, nodes: &mut Nodes, index: u64, buffer: Object) {
+        let buffer = buffer.slab().0;
+        match self.place(nodes, index).expect("only pages have buffers") {
+            Place::Head => self.head.buffer = buffer,
             Place::In(id, at) => nodes.get_mut(id).set_buffer(at, buffer),
-        };
-        (was != NIL.0).then_some(Object(Pfn(was)))
+        }
     }
 
-    /// Whether the tree needs another node before it has an entry for this index.
-    pub(super) fn needs_node(&self, nodes: &Nodes, index: u64) -> bool {
-        let is_alone = index == 0 && self.head.kind() != NODE;
-        !is_alone && !matches!(self.place(nodes, index), Some(Place::In(..)))
+    /// Whether a page can be put at an index.
+    pub(super) fn room(&self, nodes: &Nodes, index: u64) -> Room {
+        let kind = match self.place(nodes, index) {
+            Some(Place::Head) => self.head.kind(),
+            Some(Place::In(id, at)) => nodes.get(id).flags(at) & KIND,
+            None => return Room::NeedsNode,
+        };
+        if kind == FOLIO { Room::Taken } else { Room::Free }
     }
 
     /// Adds that node: at the top if the index is beyond the tree, else on the way down (`xas_expand`, `xas_create`).
@@ -237,7 +287,7 @@ impl Mapping {
             while index >> shift >= SLOTS as u64 {
                 shift += SHIFT;
             }
-            self.head = Entry { word: nodes.add(Node::new(object, shift, None)), flags: NODE, buffer: shift };
+            self.head = Entry { word: nodes.add(Node::new(object, shift, None)), flags: NODE, buffer: shift.into() };
             return;
         }
         let top = if self.head.kind() == NODE { Some(self.head.word) } else { None };
@@ -256,7 +306,7 @@ impl Mapping {
             if let Some(top) = top {
                 nodes.get_mut(top).parent = Some((id, 0));
             }
-            self.head = Entry { word: id, flags: NODE, buffer: shift };
+            self.head = Entry { word: id, flags: NODE, buffer: shift.into() };
             return;
         }
         let mut id = top.expect("it reaches");
@@ -268,7 +318,7 @@ impl Mapping {
                 id = node.word(at);
                 continue;
             }
-            let child = nodes.add(Node::new(object, shift - SHIFT, Some((id, at))));
+            let child = nodes.add(Node::new(object, shift - SHIFT, Some((id, u8::try_from(at).expect("below 64")))));
             nodes.get_mut(id).put(at, Entry { word: child, flags: NODE, buffer: NIL.0 });
             return;
         }
@@ -276,6 +326,11 @@ impl Mapping {
 
     /// Sets the entry at an index, whose nodes exist; returns what was there.
     pub(super) fn set(&mut self, nodes: &mut Nodes, index: u64, slot: Slot) -> Slot {
+        self.exchange(nodes, index, slot).0
+    }
+
+    /// Sets the entry at an index, whose nodes exist; returns what was there, with the slab of its buffer head.
+    pub(super) fn exchange(&mut self, nodes: &mut Nodes, index: u64, slot: Slot) -> (Slot, Option<Object>) {
         let entry = match slot {
             Slot::Empty => NOTHING,
             Slot::Folio(pfn) => Entry { word: pfn.0, flags: FOLIO, buffer: NIL.0 },
@@ -295,7 +350,7 @@ impl Mapping {
             }
         };
         self.folios = self.folios + u64::from(entry.kind() == FOLIO) - u64::from(was.kind() == FOLIO);
-        was.slot()
+        (was.slot(), was.buffer())
     }
 
     /// Replaces the frame of a page; marks and buffer stay (`folio_migrate_mapping`).
@@ -319,7 +374,7 @@ impl Mapping {
                     return;
                 }
                 Some((above, at)) => {
-                    nodes.get_mut(above).put(at, NOTHING);
+                    nodes.get_mut(above).put(at.into(), NOTHING);
                     id = above;
                 }
             }
@@ -336,7 +391,7 @@ impl Mapping {
             if only.kind() == NODE {
                 let below = nodes.get_mut(only.word);
                 below.parent = None;
-                self.head.buffer = below.shift;
+                self.head.buffer = below.shift.into();
             }
         }
     }
@@ -420,7 +475,7 @@ fn propagate(nodes: &mut Nodes, id: u32, at: usize, on: bool, of: impl Fn(&mut N
         *set = if on { *set | 1 << at } else { *set & !(1 << at) };
         let is = *set != 0;
         let Some(above) = parent.filter(|_| was != is) else { return };
-        (id, at) = above;
+        (id, at) = (above.0, above.1.into());
     }
 }
 

@@ -17,7 +17,7 @@ use units::Errno;
 use super::{
     InodeId, Open, PageCache,
     dirty::disk_wait,
-    inode::Inode,
+    inode::{Inode, Unused},
     read::ReadAhead,
     xfs::{Building, Fields, Logged, Placed, RETRY},
 };
@@ -249,7 +249,7 @@ impl Mm {
     }
 
     pub(super) fn drop_dentry(&mut self, cx: &mut Cx, id: InodeId) {
-        if let Some((node, place)) = self.cache.inode_mut(id).dentry_place.take() {
+        if let Some((node, place)) = self.cache.inode_mut(id).dentry_place.take().map(Unused::parts) {
             self.cache.dentries[node].remove(place);
         }
         if let Some(dentry) = self.cache.inode_mut(id).dentry.take() {
@@ -274,7 +274,7 @@ impl Mm {
                 let node = self.memory.node_of(dentry.slab());
                 let place = self.cache.dentries[node].push(id);
                 let inode = self.cache.inode_mut(id);
-                (inode.dentry_place, inode.is_dentry_used) = (Some((node, place)), false);
+                (inode.dentry_place, inode.is_dentry_used) = (Some(Unused::new(node, place)), false);
             }
             (Some(_), Some(_)) => self.cache.inode_mut(id).is_dentry_used = true,
             (None, _) => self.rest_inode(id),

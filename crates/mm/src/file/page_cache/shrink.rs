@@ -7,7 +7,7 @@ use memory::{cx::Cx, event::Event, step::RUN};
 use rules::variant::InodeShrink;
 use units::NodeId;
 
-use super::InodeId;
+use super::{InodeId, inode::Unused};
 use crate::{Mm, folio::lru::Run, reclaim::shrinker::asked_when_dropping};
 
 /// Inodes that are still to be looked at.
@@ -49,7 +49,7 @@ impl Mm {
         for _ in 0..most {
             let Some(id) = self.cache.dentries[node].first() else { break };
             let inode = self.cache.inode_mut(id);
-            let (_, place) = inode.dentry_place.take().expect("it is on the list");
+            let (_, place) = inode.dentry_place.take().expect("it is on the list").parts();
             let (is_open, was_used) = (inode.opens > 0 || !inode.maps().is_empty(), inode.is_dentry_used);
             inode.is_dentry_used = false;
             self.cache.dentries[node].remove(place);
@@ -59,7 +59,7 @@ impl Mm {
             }
             if was_used {
                 let place = self.cache.dentries[node].push(id);
-                self.cache.inode_mut(id).dentry_place = Some((node, place));
+                self.cache.inode_mut(id).dentry_place = Some(Unused::new(node, place));
                 continue;
             }
             self.drop_dentry(cx, id);

@@ -10,7 +10,7 @@ use memory::{
 };
 use units::{Bytes, Errno, Order, Pfn, Time};
 
-use super::{InodeId, PageFlag, dirty::disk_wait, xfs::RETRY};
+use super::{CachedPage, InodeId, Marks, PageFlag, Room, dirty::disk_wait, xfs::RETRY};
 use crate::Mm;
 
 /// One write(2).
@@ -129,13 +129,18 @@ impl Write {
     }
 
     fn insert(&self, mm: &mut Mm, cx: &mut Cx, held: Pfn) -> Next {
-        if mm.cache.page(self.id, self.index()).is_some() {
-            // Another task was faster.
-            mm.memory.free(cx, held, Order::BASE);
-            return Next::Phase(Phase::Page);
-        }
-        if let Err(no) = mm.make_place(cx, self.id, self.index()) {
-            return Next::Without(no);
+        match mm.cache.inode(self.id).mapping.room(&mm.cache.nodes, self.index()) {
+            Room::Taken => {
+                // Another task was faster.
+                mm.memory.free(cx, held, Order::BASE);
+                return Next::Phase(Phase::Page);
+            }
+            Room::Free => {}
+            Room::NeedsNode => {
+                if let Err(no) = mm.make_place(cx, self.id, self.index()) {
+                    return Next::Without(no);
+                }
+            }
         }
         mm.memory.assert_isolated(cx, held, Order::BASE);
         mm.add_page(cx, (self.id, self.index()), held, false);
@@ -144,26 +149,28 @@ impl Write {
 
     fn write(&mut self, mm: &mut Mm, cx: &mut Cx) -> Next {
         let at = (self.id, self.index());
-        let head = mm.cache.page(at.0, at.1).expect("a locked page stays");
-        if let Err(no) = mm.make_buffer(cx, at) {
+        let CachedPage { head, marks, has_buffer } = mm.cache.look_up(at).expect("a locked page stays");
+        if !has_buffer && let Err(no) = mm.make_buffer(cx, at) {
             return Next::Without(no);
         }
         let start = at.1 * Bytes::PAGE.0;
         let is_whole = self.at == start && (self.end >= start + Bytes::PAGE.0 || self.end >= mm.cache.inode(at.0).size);
-        if !mm.cache.has(at, PageFlag::Uptodate) && !is_whole && mm.cache.inode(at.0).blocks.has(at.1) {
+        if !marks.has(PageFlag::Uptodate) && !is_whole && mm.cache.inode(at.0).blocks.has(at.1) {
             // The disk has the rest of the page. A task that waits for the page waits for its read.
             mm.fill_from_disk(at, head);
             let done = mm.submit_request(cx, at.0, (at.1, 1), false);
             self.phase = Phase::Page;
             return Next::Wait(disk_wait(done));
         }
-        if !mm.reserve_block(at.0, at.1) {
+        if !marks.has(PageFlag::Dirty) && !mm.reserve_block(at.0, at.1) {
             return Next::Failed(Errno::NOSPC);
         }
         let end = self.end.min(start + Bytes::PAGE.0);
         primitive::write_file_page(cx, Bytes(end - self.at));
-        mm.cache.mark(at, PageFlag::Uptodate, true);
-        mm.set_page_dirty(cx, head);
+        mm.cache.remark(at, (Marks::NONE.with(PageFlag::Uptodate).with(PageFlag::Dirty), Marks::NONE));
+        if !marks.has(PageFlag::Dirty) {
+            mm.account_dirtied(cx, at.0, head);
+        }
         mm.store_tag(head);
         mm.unlock_folio(cx, head);
         self.at = end;

@@ -35,13 +35,14 @@ pub(super) struct Node {
     /// Number of entries that are not empty.
     pub(super) count: u8,
     /// Bits of an index below this node's.
-    pub(super) shift: u32,
-    pub(super) parent: Option<(u32, usize)>,
+    pub(super) shift: u8,
+    /// The node above, and the entry of this one there.
+    pub(super) parent: Option<(u32, u8)>,
     pub(super) object: Object,
 }
 
 impl Node {
-    pub(super) fn new(object: Object, shift: u32, parent: Option<(u32, usize)>) -> Self {
+    pub(super) fn new(object: Object, shift: u8, parent: Option<(u32, u8)>) -> Self {
         Self { first: Entries::NONE, rest: None, buffers: None, folios: 0, dirty: 0, count: 0, shift, parent, object }
     }
 
@@ -77,13 +78,11 @@ impl Node {
         self.buffers.as_ref().map_or(NIL.0, |buffers| buffers[at])
     }
 
-    /// Sets the slab of an entry's buffer head; returns the old one.
-    pub(super) fn set_buffer(&mut self, at: usize, buffer: u32) -> u32 {
-        if self.buffers.is_none() && buffer == NIL.0 {
-            return NIL.0;
+    /// Sets the slab of an entry's buffer head.
+    pub(super) fn set_buffer(&mut self, at: usize, buffer: u32) {
+        if self.buffers.is_some() || buffer != NIL.0 {
+            self.buffers.get_or_insert_with(|| Box::new([NIL.0; SLOTS]))[at] = buffer;
         }
-        let buffers = self.buffers.get_or_insert_with(|| Box::new([NIL.0; SLOTS]));
-        std::mem::replace(&mut buffers[at], buffer)
     }
 
     pub(super) fn put(&mut self, at: usize, entry: Entry) {

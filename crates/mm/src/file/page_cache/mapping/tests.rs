@@ -16,11 +16,11 @@ struct Twin {
 impl Twin {
     fn set(&mut self, index: u64, slot: Slot) {
         if slot != Slot::Empty {
-            while self.mapping.needs_node(&self.nodes, index) {
-                self.mapping.add_node(&mut self.nodes, index, Object(Pfn(0)));
+            while self.mapping.room(&self.nodes, index) == Room::NeedsNode {
+                self.mapping.add_node(&mut self.nodes, index, Object::of(Pfn(0)));
                 self.given += 1;
             }
-        } else if self.mapping.needs_node(&self.nodes, index) {
+        } else if self.mapping.room(&self.nodes, index) == Room::NeedsNode {
             return;
         }
         let was = self.mapping.set(&mut self.nodes, index, slot);
