@@ -49,7 +49,7 @@ const SCANNED: (&str, &[&str]) = ("page scanned", &["pgscan_kswapd", "pgscan_dir
 const FROM_DISK: (&str, &[&str]) = ("KiB of the disk", &["pgpgin", "pgpgout"]);
 const MILLISECOND: (&str, &[&str]) = ("virtual ms", &["virtual_ms"]);
 
-const RUNS: [Run; 8] = [
+const RUNS: [Run; 9] = [
     Run {
         name: "fault-storm, base pages",
         arguments: "one-node-4g fault-storm page=base size=1GiB iterations=16 warmup=0",
@@ -63,6 +63,7 @@ const RUNS: [Run; 8] = [
     Run { name: "thpscale", arguments: "two-node-2g thpscale threads=3 size=80% advise=no", unit: SCANNED },
     Run { name: "thpfioscale", arguments: "one-node-512m thpfioscale threads=3 kernel=v4.20", unit: SCANNED },
     Run { name: "small-files", arguments: "one-node-512m small-files", unit: FROM_DISK },
+    Run { name: "slab-churn", arguments: "one-node-512m slab-churn", unit: FROM_DISK },
     Run {
         name: "numa-access",
         arguments: "four-socket-8g numa-access pattern=random policy=interleave threads=16 rounds=100 size=128MiB",
