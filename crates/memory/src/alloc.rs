@@ -20,6 +20,7 @@ use crate::{
     buddy::Block,
     cx::Cx,
     event::Event,
+    fact::Fact,
     fallback::Want,
     frame::{Frame, FrameTable},
     node::Node,
@@ -109,6 +110,8 @@ impl Memory {
     #[inline(never)]
     fn alloc_anywhere(&mut self, cx: &mut Cx<'_>, request: &AllocRequest, full: u64) -> Result<Pfn, NoMemory> {
         let preferred = *listed(&self.nodes, &self.zones, request).first().ok_or(NoMemory::Refused)?;
+        let AllocRequest { order, mobility, node, reclaims, .. } = *request;
+        cx.fact(|| Fact::Request { order, mobility, node, reclaims });
         let found = self.take_fast(cx, request, full).or_else(|| {
             primitive::enter_slow_path(cx);
             if self.variant.node_only_gives_up && request.this_node_only && !request.reclaims {
@@ -127,6 +130,7 @@ impl Memory {
             && matches!(cx.memory.shortage, Shortage::Ask | Shortage::Refused(_) | Shortage::Injected(_, true))
         {
             cx.memory.shortage = Shortage::Asked(*request);
+            cx.fact(|| Fact::SlowPath { order: request.order });
             return Err(NoMemory::Asked);
         }
         // Nor does it stall.
@@ -388,6 +392,7 @@ fn take_in_turn(
             }
             return Some((pfn, *index));
         }
+        cx.fact(|| zone.passed_over(request, (pass.mark, urgency), rules));
     }
     None
 }

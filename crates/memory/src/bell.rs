@@ -16,6 +16,7 @@ use crate::{
     Memory,
     cx::Cx,
     event::Event,
+    fact::{Fact, Kswapd},
     news::{Daemon, News},
     pageblock::ZoneIndex,
     suitable::Suitable,
@@ -112,6 +113,12 @@ impl Default for KcompactdBell {
     }
 }
 
+/// Records the answer of kswapd to a request.
+#[inline]
+fn tell_kswapd(cx: &mut Cx, node: NodeId, order: Order, kswapd: Kswapd) {
+    cx.fact(|| Fact::WakeupKswapd { node, order, kswapd });
+}
+
 impl Memory {
     /// A request found no zone of a node above its Low mark, or has broken up a pageblock (`wakeup_kswapd`). The step in
     /// progress ends soon, so that the thread can run beside it.
@@ -125,12 +132,14 @@ impl Memory {
         wish.highest = wish.highest.max(highest);
         let (is_asleep, is_hopeless) = (bell.is_asleep(), bell.failures >= RETRIES_MAX);
         if !is_asleep {
-            return;
+            return tell_kswapd(cx, node, order, Kswapd::Awake);
         }
         if is_hopeless || self.has_enough(node, Wish { order, highest }) {
             // Where the kernel wakes kcompactd here, for a request that may not compact by itself, `alloc.rs` does.
-            return;
+            let answer = if is_hopeless { Kswapd::Hopeless } else { Kswapd::Content };
+            return tell_kswapd(cx, node, order, answer);
         }
+        tell_kswapd(cx, node, order, Kswapd::Woken);
         self.ring_kswapd(cx, node);
     }
 
@@ -143,9 +152,10 @@ impl Memory {
             *wish = Wish { order, highest: wish.highest.min(classzone) };
         }
         if !bell.is_asleep() {
-            return;
+            return tell_kswapd(cx, node, order, Kswapd::Awake);
         }
         let has_need = self.zones_up_to(node, highest).any(|zone| !self.zone_balanced(zone, order, 0, ZoneKind::Dma));
+        tell_kswapd(cx, node, order, if has_need { Kswapd::Woken } else { Kswapd::Content });
         if has_need {
             self.ring_kswapd(cx, node);
         }

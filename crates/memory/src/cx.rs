@@ -10,6 +10,7 @@ use crate::{
     alloc::lent::Lent,
     cost::{AccessPrice, Cause, Faults, Meter, Prices, Spent, Work},
     event::{Counters, Event},
+    fact::{Fact, Facts},
     frame::ControlId,
     tlb::{Loaded, Running, Tlbs},
 };
@@ -53,6 +54,8 @@ pub struct Cx<'a> {
     /// The step's request for memory, and the slow path's answer.
     pub memory: Lent,
     has_free_block: bool,
+    /// Where the facts of the step go, if an observer wants them.
+    facts: Option<&'a mut Facts>,
 }
 
 impl<'a> Cx<'a> {
@@ -68,6 +71,7 @@ impl<'a> Cx<'a> {
             tlbs: Tlbs::ALONE,
             memory: Lent::default(),
             has_free_block: false,
+            facts: None,
         }
     }
 
@@ -81,6 +85,28 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn has_free_block(&self) -> bool {
         self.has_free_block
+    }
+
+    /// Lends the step a list for its facts.
+    #[inline]
+    pub fn tell_facts(&mut self, facts: Option<&'a mut Facts>) {
+        self.facts = facts;
+    }
+
+    /// Records a fact of this step, if an observer wants facts.
+    #[inline]
+    pub fn fact(&mut self, fact: impl FnOnce() -> Fact) {
+        if self.facts.is_some() {
+            self.record(fact());
+        }
+    }
+
+    #[cold]
+    fn record(&mut self, fact: Fact) {
+        let (now, by) = (self.now(), self.control.0);
+        if let Some(facts) = &mut self.facts {
+            facts.tell(now, by, fact);
+        }
     }
 
     /// Sets the control that the step belongs to. The caller numbers its controls: a task, by its own number.

@@ -25,6 +25,7 @@
 //! | `arch/x86/mm/tlb.c` | `primitive.rs`, `tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs` | the queue |
 //! | `include/linux/vm_event_item.h` | `event.rs` | events of what is not here |
+//! | `include/trace/events/` | `fact.rs` | tracepoints of what is not here |
 //! | `mm/vmscan.c`, `mm/compaction.c` | `bell.rs` | what the threads do, which is theirs |
 //! | `mm/compaction.c`, `mm/vmstat.c` | `suitable.rs` | |
 //! | `mm/page_alloc.c` | `free_blocks.rs`, `alloc/lent.rs` | CMA |
@@ -53,6 +54,7 @@ pub mod check;
 pub mod cost;
 pub mod cx;
 pub mod event;
+pub mod fact;
 pub mod fallback;
 pub mod frame;
 pub mod frame_allocator;

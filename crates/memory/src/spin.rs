@@ -10,6 +10,7 @@ use units::{CpuId, Time};
 use crate::{
     cost::{Cause, Work},
     cx::Cx,
+    fact::Fact,
 };
 
 /// Number of busy periods that are remembered. CPUs run ahead of each other by a quantum and a step at most, a few
@@ -94,6 +95,10 @@ impl SpinLock {
             now = busy.until;
             joined = Some(at);
         }
+        if let Some(at) = joined {
+            let (holder, lock) = (self.periods[at as usize].last, || cause.name().to_owned());
+            cx.fact(|| Fact::SpinWait { lock: lock(), holder, until: now });
+        }
         cx.wait(now, cause);
         joined
     }
@@ -126,6 +131,8 @@ impl SpinLock {
         let came = |period: &&mut Period| from < period.from && period.from < cx.now() && period.last != cx.cpu();
         if let Some(other) = self.periods.iter_mut().filter(came).min_by_key(|period| period.from) {
             let both = cx.now().since(other.from);
+            let (holder, until) = (other.last, cx.now() + both);
+            cx.fact(|| Fact::SpinWait { lock: cause.name().to_owned(), holder, until });
             other.until = other.until + both;
             self.free_at = self.free_at.max(other.until);
             cx.wait(cx.now() + both, cause);

@@ -148,10 +148,15 @@ fn min_free_kbytes_for_thp(machine: &MachineView, settings: &Settings, by_size: 
 /// a block of `order` is taken. `zone_watermark_ok`, mm/page_alloc.c (v3.9 to v6.1).
 #[inline]
 pub fn is_ok(buddy: &Buddy, order: Order, mark: u64, keeps: u64, urgency: Urgency, rules: &Variant) -> bool {
-    let spared = u64::from(order.frames() - 1);
+    let is_above = buddy.free_frames() > needed(order, mark, keeps, urgency);
     let mark = urgency.lowered(mark);
-    buddy.free_frames() > spared + mark + keeps
-        && (order == Order::BASE || buddy.counts_for_another || has_order(buddy, order, mark, urgency, rules))
+    is_above && (order == Order::BASE || buddy.counts_for_another || has_order(buddy, order, mark, urgency, rules))
+}
+
+/// Frames that more than must be free, whatever blocks they are in.
+#[inline]
+pub(crate) fn needed(order: Order, mark: u64, keeps: u64, urgency: Urgency) -> u64 {
+    u64::from(order.frames() - 1) + urgency.lowered(mark) + keeps
 }
 
 /// Whether the mark would hold with `more` frames free, as single ones.

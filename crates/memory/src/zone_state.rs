@@ -15,6 +15,7 @@ use crate::{
     buddy::{Block, Buddy},
     cx::Cx,
     event::Event,
+    fact::{Fact, Lacks, Room, ZoneName},
     fallback::Want,
     frame::{Frame, FrameTable},
     pageblock::{MigrateType, ZoneIndex},
@@ -325,5 +326,48 @@ impl ZoneState {
             self.buddy.give(frames, cx, block, list, None, rules);
             self.buddy.unlock(cx);
         }
+    }
+}
+
+impl ZoneState {
+    /// The zone's name.
+    pub fn name(&self) -> ZoneName {
+        ZoneName { node: self.node, kind: self.kind }
+    }
+
+    /// The zone's free memory, beside a mark.
+    fn room(&self, order: Order, mark: Mark, highest: ZoneKind, urgency: Urgency) -> Room {
+        let keeps = self.keeps(highest, urgency);
+        let orders = (0..=self.buddy.max_order().0).map(Order);
+        let blocks = |order| match &self.llfree {
+            None => self.buddy.area(order).nr_free(),
+            Some(all) => all.allocator().free_blocks_of(order),
+        };
+        Room {
+            free: self.buddy.free_frames(),
+            blocks: orders.map(blocks).collect(),
+            mark: self.mark(mark) - self.boost,
+            boost: self.boost,
+            keeps,
+            needs: watermark::needed(order, self.mark(mark), keeps, urgency),
+        }
+    }
+
+    /// The zone was passed over for a request.
+    #[cold]
+    pub(crate) fn passed_over(
+        &self,
+        request: &AllocRequest,
+        (mark, urgency): (Mark, Urgency),
+        rules: &Variant,
+    ) -> Fact {
+        let AllocRequest { order, highest, .. } = *request;
+        let room = self.room(order, mark, highest, urgency);
+        let lacks = match (room.free > room.needs, self.is_ok(order, mark, highest, urgency, rules)) {
+            (_, true) => Lacks::List,
+            (true, false) => Lacks::Block,
+            (false, false) => Lacks::Frames,
+        };
+        Fact::PassedOver { zone: self.name(), order, mark, room, lacks }
     }
 }

@@ -19,6 +19,7 @@ mod zone;
 use memory::{
     cx::Cx,
     event::Event,
+    fact::Compaction,
     frame::{Held, Holdings},
     pageblock::ZoneIndex,
     step::Step,
@@ -71,6 +72,20 @@ pub(crate) enum CompactResult {
     Contended,
     /// There is a free block now.
     Success,
+}
+
+impl CompactResult {
+    /// The result's name among facts.
+    fn told(self) -> Compaction {
+        match self {
+            Self::Skipped => Compaction::Skipped,
+            Self::Deferred => Compaction::Deferred,
+            Self::Complete => Compaction::Complete,
+            Self::PartialSkipped => Compaction::PartialSkipped,
+            Self::Contended => Compaction::Contended,
+            Self::Success => Compaction::Success,
+        }
+    }
 }
 
 /// The reason why asynchronous compaction ended.
@@ -142,7 +157,7 @@ impl DirectCompact {
                         self.run = None;
                         self.passed += 1;
                         let is_over = if mm.memory.variant().slow_path == SlowPath::Fixed {
-                            self.after_zone_by_mark(mm, zone, result, contention)
+                            self.after_zone_by_mark(mm, cx, zone, (result, contention))
                         } else {
                             self.after_zone(mm, cx, zone, result)
                         };
@@ -152,14 +167,16 @@ impl DirectCompact {
                     }
                 }
             } else {
-                self.begin_zone(mm, zone);
+                self.begin_zone(mm, cx, zone);
             }
         }
     }
 
     /// Begins a run over a zone, unless compaction is deferred there. `SyncFull` ignores deferral, and is not counted.
-    fn begin_zone(&mut self, mm: &mut Mm, zone: ZoneIndex) {
+    fn begin_zone(&mut self, mm: &mut Mm, cx: &mut Cx, zone: ZoneIndex) {
         if self.priority < CompactPriority::SyncFull && mm.is_compaction_deferred(zone, &self.request) {
+            let (name, compact) = (mm.memory.zone(zone).name(), &mm.zone_compacts[zone]);
+            cx.fact(|| compact.deferred(name, self.request.order));
             if mm.memory.variant().slow_path == SlowPath::ByProgress {
                 self.best = self.best.max(CompactResult::Deferred);
             }
@@ -185,7 +202,7 @@ impl DirectCompact {
     }
 
     /// Notes the result of a zone; returns true if the other zones are left out.
-    fn after_zone(&mut self, mm: &mut Mm, cx: &Cx, zone: ZoneIndex, result: CompactResult) -> bool {
+    fn after_zone(&mut self, mm: &mut Mm, cx: &mut Cx, zone: ZoneIndex, result: CompactResult) -> bool {
         let result = if self.captured.is_some() { CompactResult::Success } else { result };
         self.best = self.best.max(result);
         let compact = &mut mm.zone_compacts[zone];
@@ -197,8 +214,10 @@ impl DirectCompact {
             let order = self.request.order;
             if mm.memory.variant().compact_defers_by_reason {
                 mm.zone_compacts[zone].defer_until_freed(order, mm.memory.zone(zone).free_frames());
+                mm.tell_deferral(cx, zone, order);
             } else if self.priority > CompactPriority::Async {
                 mm.zone_compacts[zone].defer(order);
+                mm.tell_deferral(cx, zone, order);
             }
         }
         self.priority == CompactPriority::Async && cx.need_resched()
@@ -208,9 +227,9 @@ impl DirectCompact {
     fn after_zone_by_mark(
         &mut self,
         mm: &mut Mm,
+        cx: &mut Cx,
         zone: ZoneIndex,
-        result: CompactResult,
-        contention: Option<Contention>,
+        (result, contention): (CompactResult, Option<Contention>),
     ) -> bool {
         let AllocRequest { order, highest, urgency, .. } = self.request;
         self.has_tried = true;
@@ -227,6 +246,7 @@ impl DirectCompact {
             && matches!(result, CompactResult::Complete | CompactResult::PartialSkipped)
         {
             mm.zone_compacts[zone].defer(order);
+            mm.tell_deferral(cx, zone, order);
         }
         // Zones that are left out count as uncontended.
         self.all_locked &= !helps && !is_sched;

@@ -17,6 +17,7 @@ pub(crate) mod stall;
 use memory::{
     alloc::lent::{Given, Shortage},
     cx::Cx,
+    fact::Fact,
     frame::{Held, Holdings},
     pageblock::ZoneIndex,
     primitive,
@@ -449,11 +450,14 @@ impl Supply {
             Step::Block(wait) => Step::Block(wait),
             Step::Done(Some(pfn)) => {
                 let request = control.asked;
+                cx.fact(|| Fact::SlowPathEnd { order: request.order, found: true });
                 mm.memory.isolate(cx, pfn, request.order);
                 self.state = State::Hand(Given { request, pfn });
                 Step::Done(())
             }
             Step::Done(None) => {
+                let order = control.asked.order;
+                cx.fact(|| Fact::SlowPathEnd { order, found: false });
                 self.state = State::Refused(control.asked);
                 Step::Done(())
             }

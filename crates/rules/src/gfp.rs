@@ -1,6 +1,7 @@
 //! Linux: include/linux/gfp.h, include/linux/gfp_types.h (v6.1).
 //! Differs: a request is typed fields instead of a mask; only the bits whose mechanisms exist.
 
+use serde::{Deserialize, Serialize};
 pub use units::Mobility;
 use units::{NodeId, Order};
 
@@ -13,7 +14,8 @@ pub const COSTLY: Order = Order(3);
 pub const STALL_ORDER: Order = Order(COSTLY.0 + 1);
 
 /// A watermark that a zone must stay above for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mark {
     /// `WMARK_MIN`: the slow path tries with it.
     Min,

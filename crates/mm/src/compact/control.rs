@@ -7,6 +7,7 @@
 use memory::{
     cx::Cx,
     event::Event,
+    fact::Fact,
     frame::{Held, Holdings},
     pageblock::{MigrateType, ZoneIndex},
     step::{RUN, Step, Wait},
@@ -85,6 +86,8 @@ pub(crate) struct CompactControl {
     pub(super) targets: Vec<Pfn>,
     pub(super) migrate_scanned: u64,
     pub(super) free_scanned: u64,
+    /// Pages that have moved, and pages that failed.
+    moved: (u64, u64),
     phase: Phase,
 }
 
@@ -175,6 +178,7 @@ impl CompactControl {
             targets: Vec::new(),
             migrate_scanned: 0,
             free_scanned: 0,
+            moved: (0, 0),
             phase: Phase::Begin,
         }
     }
@@ -337,10 +341,14 @@ impl CompactControl {
             return Next::Done(CompactResult::Skipped);
         }
         if let Some(order) = self.order {
-            match mm.memory.is_suitable_for(self.zone, order, self.highest, self.urgency) {
-                Suitable::Skipped => return Next::Done(CompactResult::Skipped),
-                Suitable::Success => return Next::Done(CompactResult::Success),
-                Suitable::Continue => {}
+            let result = match mm.memory.is_suitable_for(self.zone, order, self.highest, self.urgency) {
+                Suitable::Skipped => Some(CompactResult::Skipped),
+                Suitable::Success => Some(CompactResult::Success),
+                Suitable::Continue => None,
+            };
+            if let Some(result) = result {
+                self.tell_unsuitable(mm, cx, order, result);
+                return Next::Done(result);
             }
             let compact = &mut mm.zone_compacts[self.zone];
             if compact.is_restarting(order) {
@@ -371,6 +379,8 @@ impl CompactControl {
         }
         let cached = mm.zone_compacts[self.zone].cached_migrate;
         self.update_cached = mm.memory.variant().compact_syncs_cached && sync == 0 && cached[0] == cached[1];
+        let (zone, sync) = (zone.name(), sync > 0);
+        cx.fact(|| Fact::CompactionBegin { zone, order: self.order, sync });
         mm.lru_add_drain(cx);
         Next::Later(Phase::Look)
     }
@@ -474,6 +484,8 @@ impl CompactControl {
             }
             Migrating::WantsTarget => Next::Phase(Phase::FindFree(FreeScan::new(), migrate)),
             Migrating::Done(migrated) => {
+                self.moved.0 += u64::from(migrated.moved);
+                self.moved.1 += u64::from(migrated.failed);
                 self.sources = migrate.into_memory();
                 self.nr_sources = 0;
                 if migrated.is_out && !self.have_met(mm) {
@@ -523,7 +535,23 @@ impl CompactControl {
             return Next::Later(Phase::Release(result));
         }
         self.count_scanned(cx);
+        self.tell_end(mm, cx, result);
         Next::Done(result)
+    }
+
+    /// Records that the zone is not worth compacting, or needs none.
+    fn tell_unsuitable(&self, mm: &Mm, cx: &mut Cx, order: Order, result: CompactResult) {
+        let zone = mm.memory.zone(self.zone);
+        let (zone, free) = (zone.name(), zone.free_frames());
+        cx.fact(|| Fact::CompactionUnsuitable { zone, order, result: result.told(), free });
+    }
+
+    /// Records the end of the run.
+    fn tell_end(&self, mm: &Mm, cx: &mut Cx, result: CompactResult) {
+        let (migrate_scanned, free_scanned) = self.scanned();
+        let (moved, failed) = self.moved;
+        let (zone, result) = (mm.memory.zone(self.zone).name(), result.told());
+        cx.fact(|| Fact::CompactionEnd { zone, result, migrate_scanned, free_scanned, moved, failed });
     }
 
     fn count_scanned(&self, cx: &mut Cx) {

@@ -6,6 +6,7 @@
 use memory::{
     Memory,
     cx::Cx,
+    fact::{Fact, ZoneName},
     frame::{FrameTable, Seen},
     pageblock::{MigrateType, ZoneIndex},
     primitive,
@@ -92,6 +93,11 @@ impl ZoneCompact {
     /// Whether the request that was counted last is deferred.
     pub(crate) fn is_deferred(&self, order: Order) -> bool {
         order >= self.order_failed && self.considered < self.considered_max()
+    }
+
+    /// The fact that the request that was counted last is deferred.
+    pub(super) fn deferred(&self, zone: ZoneName, order: Order) -> Fact {
+        Fact::CompactionDeferred { zone, order, shift: self.defer_shift, considered: self.considered }
     }
 
     /// Number of requests that are counted after a failure; the last of them is let through.
@@ -232,6 +238,12 @@ fn clear_skip(
 }
 
 impl Mm {
+    /// Records that a failed run has deferred compaction of a zone.
+    pub(super) fn tell_deferral(&self, cx: &mut Cx, zone: ZoneIndex, order: Order) {
+        let (zone, shift) = (self.memory.zone(zone).name(), self.zone_compacts[zone].defer_shift);
+        cx.fact(|| Fact::DeferCompaction { zone, order, shift });
+    }
+
     /// Counts a request for compaction of a zone; returns whether it is deferred (`compaction_deferred`).
     pub(super) fn is_compaction_deferred(&mut self, zone: ZoneIndex, request: &AllocRequest) -> bool {
         let AllocRequest { order, highest, urgency, .. } = *request;

@@ -3,7 +3,7 @@
 //!
 //! The phases of a fault that brings in a huge page, the zero page, or a copy of a huge page.
 
-use memory::{alloc::NoMemory, cx::Cx, event::Event, frame::Frame};
+use memory::{alloc::NoMemory, cx::Cx, event::Event, fact::Fact, frame::Frame};
 use rules::variant::HugeCow;
 use units::{Order, Pfn, Time};
 
@@ -180,6 +180,7 @@ impl FaultControl {
 
 fn fall_back(cx: &mut Cx) -> Next {
     cx.count(Event::ThpFaultFallback, 1);
+    cx.fact(|| Fact::ThpFallback);
     Next::Phase(Phase::Base)
 }
 

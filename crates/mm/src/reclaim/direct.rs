@@ -5,6 +5,7 @@
 use memory::{
     cx::Cx,
     event::Event,
+    fact::Fact,
     frame::Holdings,
     lru_kind::LruKind,
     pageblock::ZoneIndex,
@@ -65,6 +66,15 @@ impl DirectReclaim {
 
     /// Takes a step; the result is the number of frames reclaimed.
     pub(crate) fn step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<u64> {
+        let step = self.take_step(mm, spaces, cx);
+        if let Step::Done(_) = step {
+            let (scanned, sc) = (self.total_scanned, &self.sc);
+            cx.fact(|| Fact::ReclaimEnd { scanned, reclaimed: sc.reclaimed, priority: sc.priority });
+        }
+        step
+    }
+
+    fn take_step(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx) -> Step<u64> {
         // Bound: rounds are counted by priority, and zones within them.
         loop {
             match std::mem::replace(&mut self.phase, Phase::Round) {
@@ -73,6 +83,7 @@ impl DirectReclaim {
                         self.phase = Phase::Throttle { has_waited: true };
                         return Step::Block(Wait::Until(cx.now() + TICK));
                     }
+                    cx.fact(|| Fact::ReclaimBegin { order: self.request.order });
                     self.begin(cx);
                 }
                 Phase::Round => {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use memory::{cx::Cx, event::Event, frame::SpaceId, news::News};
+use memory::{cx::Cx, event::Event, fact::Fact, frame::SpaceId, news::News};
 use units::{Picos, Time};
 
 use crate::{Mm, Spaces, space::address_space::AddressSpace};
@@ -85,6 +85,7 @@ impl Mm {
         cx.count(Event::OomKill, 1);
         self.oom.all.insert(id, Status::Victim(cx.now()));
         self.memory.tell(News::Killed(id));
+        cx.fact(|| Fact::OomKill { space: id.0 });
         true
     }
 }

@@ -9,6 +9,7 @@ use memory::{
     alloc::NoMemory,
     cx::Cx,
     event::Event,
+    fact::Fact,
     frame::{Frame, Held, Holdings},
     primitive,
     step::RUN,
@@ -128,6 +129,7 @@ impl HugeCopy {
             return self.later(Phase::Replace { frame });
         }
         cx.count(Event::ThpFaultFallback, 1);
+        cx.fact(|| Fact::ThpFallback);
         if self.was.is_zero_page() {
             let slot = self.slot(space).expect("looked at in the same step");
             space.split_pmd(mm, cx, slot);

@@ -1,0 +1,260 @@
+//! Linux: tracepoints (include/trace/events/kmem.h, vmscan.h, compaction.h, v6.1).
+//! Differs: a fact has the numbers that its decision was made by, where a tracepoint has some of them.
+//!
+//! Facts are recorded where a decision is made, and only while an observer has lent a step its list (`Cx::tell_facts`).
+//! Otherwise the place pays one branch, and nothing is made. No mechanism reads a fact.
+
+use rules::{
+    gfp::{Mark, Mobility},
+    zone::ZoneKind,
+};
+use serde::{Deserialize, Serialize};
+use units::{CpuId, NodeId, Order, Time};
+
+/// A fact, with its instant and the control whose step recorded it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// The instant.
+    pub at: Time,
+    /// The number of the control: of a task, its own.
+    pub by: u32,
+    /// The fact.
+    pub fact: Fact,
+}
+
+/// A zone of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ZoneName {
+    /// The node.
+    pub node: NodeId,
+    /// Which of the node's zones.
+    pub kind: ZoneKind,
+}
+
+/// Free frames of a zone, and the frames that a request must leave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// Free frames.
+    pub free: u64,
+    /// Free blocks by order, from 0 up: a line of /proc/buddyinfo.
+    pub blocks: Vec<u64>,
+    /// The mark that was asked for, without boost.
+    pub mark: u64,
+    /// Frames by which the mark is raised (`watermark_boost`).
+    pub boost: u64,
+    /// Frames that the zone keeps from the request (`lowmem_reserve` and free HIGHATOMIC ones).
+    pub keeps: u64,
+    /// More frames than these must be free: the mark as the request's urgency lowers it, the boost, the frames that are kept, and
+    /// the block.
+    pub needs: u64,
+}
+
+/// Why a zone was passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lacks {
+    /// Too few frames are free above the mark.
+    Frames,
+    /// Enough frames are free, in blocks that are too small.
+    Block,
+    /// The mark holds, and the lists that the request may take from are empty.
+    List,
+}
+
+/// The answer of a node's kswapd to a request for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kswapd {
+    /// Kswapd slept, and was woken.
+    Woken,
+    /// Kswapd was awake already.
+    Awake,
+    /// Kswapd sleeps on: it has failed too often (`kswapd_failures`).
+    Hopeless,
+    /// Kswapd sleeps on: the node has room by kswapd's own test (`pgdat_balanced`).
+    Content,
+}
+
+/// The result of a test or a run of compaction, as `mm_compaction_end` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compaction {
+    /// Too few free frames to move pages to.
+    Skipped,
+    /// The scanners met after the whole zone.
+    Complete,
+    /// The scanners met, but had not begun at the ends of the zone.
+    PartialSkipped,
+    /// Another task wanted the lock or the CPU.
+    Contended,
+    /// There is a block.
+    Success,
+    /// Compaction is deferred.
+    Deferred,
+}
+
+/// A fact of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "fact", rename_all = "snake_case")]
+pub enum Fact {
+    /// The lists of a CPU could not serve a request: zones are looked at.
+    Request {
+        /// The request's order.
+        order: Order,
+        /// The request's mobility.
+        mobility: Mobility,
+        /// The node that is tried first.
+        node: NodeId,
+        /// Whether the request may reclaim and compact.
+        reclaims: bool,
+    },
+    /// A zone was passed over (`get_page_from_freelist`).
+    PassedOver {
+        /// The zone.
+        zone: ZoneName,
+        /// The request's order.
+        order: Order,
+        /// The mark that the zone was held against.
+        mark: Mark,
+        /// The zone's free memory.
+        room: Room,
+        /// What the zone lacks.
+        lacks: Lacks,
+    },
+    /// The request enters the slow path (`__alloc_pages_slowpath`).
+    SlowPath {
+        /// The request's order.
+        order: Order,
+    },
+    /// The slow path ends.
+    SlowPathEnd {
+        /// The request's order.
+        order: Order,
+        /// Whether there is a block.
+        found: bool,
+    },
+    /// A request asks kswapd for room (`mm_vmscan_wakeup_kswapd`).
+    WakeupKswapd {
+        /// The node of the thread.
+        node: NodeId,
+        /// The order that is asked for.
+        order: Order,
+        /// The answer.
+        kswapd: Kswapd,
+    },
+    /// The test whether a zone is worth compacting says no (`mm_compaction_suitable`).
+    CompactionUnsuitable {
+        /// The zone.
+        zone: ZoneName,
+        /// The request's order.
+        order: Order,
+        /// Skipped, or success: there is a block.
+        result: Compaction,
+        /// Free frames of the zone.
+        free: u64,
+    },
+    /// Compaction of a zone is deferred (`mm_compaction_deferred`).
+    CompactionDeferred {
+        /// The zone.
+        zone: ZoneName,
+        /// The request's order.
+        order: Order,
+        /// log2 of the number of requests of which the last is let through.
+        shift: u8,
+        /// Requests since the failure, with this one.
+        considered: u32,
+    },
+    /// A failed run defers compaction of a zone (`mm_compaction_defer_compaction`).
+    DeferCompaction {
+        /// The zone.
+        zone: ZoneName,
+        /// The order of the run.
+        order: Order,
+        /// The new shift.
+        shift: u8,
+    },
+    /// A run begins in a zone (`mm_compaction_begin`).
+    CompactionBegin {
+        /// The zone.
+        zone: ZoneName,
+        /// The wanted order; none: the whole zone.
+        order: Option<Order>,
+        /// Whether the run waits for locks.
+        sync: bool,
+    },
+    /// A run ends (`mm_compaction_end`).
+    CompactionEnd {
+        /// The zone.
+        zone: ZoneName,
+        /// The result.
+        result: Compaction,
+        /// Frames that the migrate scanner has looked at.
+        migrate_scanned: u64,
+        /// Frames that the free scanner has looked at.
+        free_scanned: u64,
+        /// Pages that have moved.
+        moved: u64,
+        /// Pages that could not be moved.
+        failed: u64,
+    },
+    /// Direct reclaim begins (`mm_vmscan_direct_reclaim_begin`).
+    ReclaimBegin {
+        /// The request's order.
+        order: Order,
+    },
+    /// Direct reclaim ends (`mm_vmscan_direct_reclaim_end`).
+    ReclaimEnd {
+        /// Pages that were looked at.
+        scanned: u64,
+        /// Pages that were reclaimed.
+        reclaimed: u64,
+        /// The priority of the last round, from 12 down to 0.
+        priority: u8,
+    },
+    /// The OOM killer has chosen a process.
+    OomKill {
+        /// The number of the process's address space.
+        space: u32,
+    },
+    /// A fault falls back to base pages (`thp_fault_fallback`).
+    ThpFallback,
+    /// A CPU waits for a spin lock.
+    SpinWait {
+        /// The cause that the wait is charged to: the lock's name.
+        lock: String,
+        /// The CPU that held the lock last.
+        holder: CpuId,
+        /// The end of the wait.
+        until: Time,
+    },
+    /// A task slept or had no CPU, since this instant up to the fact's.
+    Waited {
+        /// The cause of the wait.
+        cause: String,
+        /// The begin of the wait.
+        since: Time,
+        /// The task that had the CPU, or holds the lock.
+        behind: Option<String>,
+    },
+}
+
+/// The facts of steps, until their observer takes them.
+#[derive(Clone, Debug, Default)]
+pub struct Facts(Vec<Told>);
+
+impl Facts {
+    /// Records a fact.
+    pub fn tell(&mut self, at: Time, by: u32, fact: Fact) {
+        self.0.push(Told { at, by, fact });
+    }
+
+    /// Takes all facts since the last call.
+    pub fn take(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
