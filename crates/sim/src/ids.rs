@@ -1,6 +1,9 @@
 //! Numbers of tasks, kernels and kernel threads: small values by which all else is found.
 
+use std::fmt;
+
 use memory::{frame::SpaceId, news::Daemon};
+use mm::whole::daemon::{Row, Scope};
 use units::NodeId;
 
 /// Number of a task, in the order of creation.
@@ -22,6 +25,15 @@ pub(crate) const HOST: KernelId = KernelId(0);
 pub(crate) struct Thread {
     pub(crate) daemon: Daemon,
     pub(crate) node: NodeId,
+}
+
+impl fmt::Display for Thread {
+    /// As the kernel names its threads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = Row::of(self.daemon);
+        f.write_str(row.name)?;
+        if row.scope == Scope::Node { self.node.fmt(f) } else { Ok(()) }
+    }
 }
 
 /// No process: the address space of kernel threads.

@@ -100,6 +100,12 @@ impl Kernel {
         self.variant().sched_compares_loads || self.mm.balances_numa()
     }
 
+    /// A task's name: its number, or the name of the kernel thread that it is, such as `kswapd0`.
+    pub(crate) fn name_of(&self, task: TaskId) -> String {
+        let found = self.daemons.iter().find(|(_, id)| *id == task);
+        found.map_or_else(|| format!("task {}", task.0), |(thread, _)| thread.to_string())
+    }
+
     /// The task of a kernel thread, if there is one.
     pub(crate) fn thread(&self, thread: Thread) -> Option<TaskId> {
         self.daemons.iter().find(|(known, _)| *known == thread).map(|(_, id)| *id)

@@ -24,6 +24,7 @@
 //! | `watch/sampler.rs`, `watch/map_sampler.rs`, `watch/free_watch.rs` | what is where, over time |
 //! | `watch/slow_log.rs` | what left the fast path |
 //! | `watch/trace.rs` | trace events as lines |
+//! | `watch/why.rs` | the facts of some operations |
 //! | `watch/livelock.rs` | the end of a run in which nothing gets on |
 
 mod clock;
@@ -87,7 +88,8 @@ pub use watch::livelock::{Bounds, Livelock, Stuck};
 pub use watch::map_sampler::{CELLS_MAX, MapSample, MapSamples};
 pub use watch::sampler::Samples;
 pub use watch::slow_log::{SlowOperation, SlowOperations, SlowTotal, What};
-use watch::{map_sampler::MapSampler, sampler::Sampler, trace::Trace};
+pub use watch::why::{Story, Watched};
+use watch::{map_sampler::MapSampler, sampler::Sampler, trace::Trace, why::Why};
 use world::World;
 
 /// The tick of distribution kernels (CONFIG_HZ=250).
@@ -225,7 +227,7 @@ impl std::fmt::Display for NoResult {
 impl std::error::Error for NoResult {}
 
 /// The options of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// A loss to inject, for tests.
     pub loss: Option<Injection>,
@@ -241,6 +243,8 @@ pub struct Options {
     pub sample: Option<Picos>,
     /// Whether each sample has a map of memory by pageblock.
     pub map: bool,
+    /// Operations whose facts are wanted.
+    pub why: Vec<Watched>,
 }
 
 /// The output of these options.
@@ -264,6 +268,8 @@ pub struct Extra {
     pub map: Option<MapSamples>,
     /// Operations that left the fast path.
     pub slow_operations: SlowOperations,
+    /// The facts of each operation of [`Options::why`].
+    pub why: Vec<Story>,
     /// Free memory over time: since [`Sim::watch_free_anew`], else of the whole run.
     pub free: Free,
     /// Watermarks of all zones together, at the end.
@@ -419,6 +425,7 @@ pub fn try_simulate_from<T: 'static>(
     world.injector.check_every = options.check_every;
     world.faults = FaultPoints::begin(options.faults, &mut world.kernels[HOST].mm);
     world.trace = options.trace_lines.map(Trace::new);
+    world.why = (!options.why.is_empty()).then(|| Box::new(Why::new(options.why)));
     world.kernels[HOST].mm.memory.trace_extfrag(world.trace.is_some());
     let booted = world.kernels[HOST].counters.extfrag().clone();
     world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
@@ -445,24 +452,44 @@ pub fn try_simulate_from<T: 'static>(
     if options.check_every > 0 {
         world.check();
     }
+    let result = slot.take().expect("the first task has ended");
+    let (finish, extra) = end(world, &booted, notes);
+    Ok((result, finish, extra))
+}
+
+/// The outcome of a run that has ended, beside its result. `booted`: fallbacks before the first process; `notes`: of its state.
+fn end(mut world: World, booted: &ExtfragCounts, notes: Vec<String>) -> (Finish, Extra) {
     let end = world.latest();
     for (_, count) in world.kernels[HOST].counters.clone().iter() {
         world.hash.fold(end, CpuId(0), Mark::Counter, count);
     }
-    let result = slot.take().expect("the first task has ended");
     let Injector { steps, done: lost, .. } = world.injector;
     let ((samples, map), slow_operations) = (world.end_samples(), world.take_slow_operations());
     let free = world.end_free();
     let marks = all_marks(&world.kernels[HOST].mm);
     let trace = world.trace.map(|trace| trace.text());
-    let extfrag = world.kernels[HOST].counters.extfrag().since(&booted);
+    let why = world.why.map(|why| why.finish()).unwrap_or_default();
+    let extfrag = world.kernels[HOST].counters.extfrag().since(booted);
     let operations = world.operations;
     let faults = world.faults.made();
-    let extra =
-        Extra { steps, operations, lost, faults, trace, extfrag, samples, map, slow_operations, free, marks, notes };
+    let extra = Extra {
+        steps,
+        operations,
+        lost,
+        faults,
+        trace,
+        extfrag,
+        samples,
+        map,
+        slow_operations,
+        why,
+        free,
+        marks,
+        notes,
+    };
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
-    Ok((result, Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra))
+    (Finish { hash: world.hash.hex(), counters: world.kernels[HOST].counters.clone(), times }, extra)
 }
 
 /// Sums of the watermarks of all zones.

@@ -50,14 +50,20 @@ impl World {
     /// Takes a lock for the running task of a CPU, or makes the task wait and returns false.
     #[inline(never)]
     pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
-        let Self { kernels, tasks, cpus, .. } = self;
-        let Kernel { mm, locks, .. } = &mut kernels[tasks[id.0 as usize].kernel];
+        let Self { kernels, tasks, cpus, why, .. } = self;
+        let kernel = tasks[id.0 as usize].kernel;
+        let Kernel { mm, locks, .. } = &mut kernels[kernel];
         let rules = mm.memory.variant().mmap_lock;
         let space = tasks[id.0 as usize].lock_of;
         let now = cpus[cpu.0 as usize].clock;
         let runs = |task: TaskId| cpus[tasks[task.0 as usize].cpu.0 as usize].running == Some(task);
         let lock = &mut locks[space.0 as usize];
         let (outcome, told) = lock.acquire(Wish { task: id, mode, now }, rules, runs);
+        let holder = lock.holder();
+        if let Some(why) = why.as_mut().filter(|_| outcome != Outcome::Held) {
+            let readers = |count: u32| if count == 1 { "a reader".to_owned() } else { format!("{count} readers") };
+            why.finds_held(id, holder.map_or_else(readers, |writer| kernels[kernel].name_of(writer)));
+        }
         let task = &mut tasks[id.0 as usize];
         task.spins_until = None;
         match outcome {
@@ -256,11 +262,17 @@ impl World {
             self.end_spin(cpu, at);
             let until = self.cpus[cpu.0 as usize].clock;
             self.tasks[id.0 as usize].spin(since, until, Cause::MmapLock);
+            if let Some(why) = &mut self.why {
+                why.waited_for_lock(id, (since, until), Cause::MmapLock);
+            }
             self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
         } else {
             // A task that ran ahead of the release came too late to have to wait.
             let at = at.max(since);
             task.wait(since, at, Cause::MmapLock);
+            if let Some(why) = &mut self.why {
+                why.waited_for_lock(id, (since, at), Cause::MmapLock);
+            }
             self.wake(id, at, Enqueue::Woken);
         }
     }

@@ -142,6 +142,11 @@ impl Rwsem {
         (outcome, told)
     }
 
+    /// The task that holds the lock alone, or the number of readers that hold it.
+    pub(crate) fn holder(&self) -> Result<TaskId, u32> {
+        self.writer.ok_or(self.readers)
+    }
+
     /// Takes the lock for read if that needs no waiting (`down_read_trylock`).
     pub(crate) fn try_read(&mut self, rules: Rules) -> bool {
         let is_open = self.writer.is_none() && self.queue.is_empty();

@@ -199,8 +199,14 @@ impl World {
         }
         // A task that a step elsewhere wakes at its end may be picked by a CPU whose clock is still earlier.
         cpu.clock = cpu.clock.max(task.runnable_since);
-        task.wait(task.runnable_since, cpu.clock, Cause::RunQueue);
-        if cpu.loaded.replace(next) != Some(next) {
+        let waited = (task.runnable_since, cpu.clock);
+        task.wait(waited.0, waited.1, Cause::RunQueue);
+        let before = cpu.loaded.replace(next);
+        if let Some(why) = &mut self.why {
+            let other = before.filter(|before| *before != next);
+            why.waited(next, waited, Cause::RunQueue, || other.map(|other| kernel.name_of(other)));
+        }
+        if before != Some(next) {
             let prices = self.prices.on(&self.cpus, id);
             let cpu = &mut self.cpus[id.0 as usize];
             let mut cx = Cx::new(kernel.number(id), cpu.clock, prices, &mut kernel.counters);

@@ -2,7 +2,7 @@
 //!
 //! Observers are told of turns and steps and change nothing that is simulated; `livelock.rs` alone ends a run. May use: the
 //! data of the world, its kernels, tasks and clock; no scheduler and no lock. Begin with `sampler.rs`, which is called before
-//! each turn; `slow_log.rs` is called at each step, `trace.rs` at each event.
+//! each turn; `slow_log.rs` is called at each step, `trace.rs` at each event, `why.rs` with each step's facts.
 
 pub(crate) mod free_watch;
 pub(crate) mod livelock;
@@ -11,3 +11,4 @@ pub(crate) mod sampler;
 pub(crate) mod slow_log;
 pub(crate) mod sweeps;
 pub(crate) mod trace;
+pub(crate) mod why;

@@ -41,7 +41,7 @@ use crate::{
     run_hash::RunHash,
     sched::{Cpu, CpuPrices, Domains, Topology},
     task::{Meeting, Task},
-    watch::{livelock::Watchdog, sampler::Sampler, slow_log::SlowLog, trace::Trace},
+    watch::{livelock::Watchdog, sampler::Sampler, slow_log::SlowLog, trace::Trace, why::Why},
 };
 
 /// The state of a run, except the user halves of its tasks.
@@ -75,6 +75,8 @@ pub(crate) struct World {
     pub(crate) operations: u64,
     /// Trace lines, if they were asked for.
     pub(crate) trace: Option<Trace>,
+    /// The facts of some operations, if they were asked for.
+    pub(crate) why: Option<Box<Why>>,
     pub(crate) sampler: Sampler,
     pub(crate) slow_log: SlowLog,
     /// The instant at which the first task starts.
@@ -108,6 +110,7 @@ impl World {
             faults: FaultPoints::default(),
             operations: 0,
             trace: None,
+            why: None,
             sampler: Sampler::default(),
             slow_log: SlowLog::default(),
             begin: Time(0),

@@ -83,6 +83,7 @@ impl World {
         let running = is_slow.then_some(Running { spaces: &loaded, asked: &mut asked_of });
         let control = ControlId(id.0);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted, alone_until });
+        cx.tell_facts(self.why.as_deref_mut().map(|why| &mut why.facts));
         if here.kicks > 0 {
             cx.leave_guest(std::mem::take(&mut here.kicks));
         }
@@ -103,6 +104,9 @@ impl World {
         }
         if let Some(trace) = &mut self.trace {
             trace.take(mm, id, cpu, start);
+        }
+        if let Some(why) = &mut self.why {
+            why.end_step(id, (start, here.clock));
         }
         self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &asked_of });
         self.running = loaded;

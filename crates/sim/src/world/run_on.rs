@@ -44,7 +44,7 @@ impl World {
         let number = kernels[task.kernel].number(cpu);
         let Kernel { mm, spaces, locks, lines, running_in, settled_in, counters, .. } = &mut kernels[task.kernel];
         let (space_id, lock) = (task.space, &mut locks[task.space.0 as usize]);
-        let is_watched = self.injector.wanted.is_some() || self.trace.is_some() || task.is_slow;
+        let is_watched = self.injector.wanted.is_some() || self.trace.is_some() || self.why.is_some() || task.is_slow;
         if is_watched || task.is_dying || !task.supply.is_idle() || lock.is_wanted() || !here.is_between(id, task.holds)
         {
             return None;

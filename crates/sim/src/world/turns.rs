@@ -344,6 +344,9 @@ impl World {
             task.state = TaskState::Kernel(operation);
             let at = at.max(slumber.since);
             task.wait(slumber.since, at, slumber.cause);
+            if let Some(why) = &mut self.why {
+                why.waited(id, (slumber.since, at), slumber.cause, || None);
+            }
             self.wake(id, at, Enqueue::Woken);
         }
     }

@@ -15,3 +15,4 @@ mod seeds;
 mod shootdowns;
 mod state;
 mod support;
+mod why;
