@@ -13,6 +13,7 @@ mod shell;
 mod state;
 mod sweep;
 mod trust;
+mod why;
 
 use std::path::PathBuf;
 
@@ -39,6 +40,7 @@ pub(crate) use self::{
     state::{Make, State},
     sweep::Sweep,
     trust::Trust,
+    why::{Why, WhyFormat},
 };
 
 /// A laboratory for the kernel's memory management: the benchmarks that kernel developers trust, in a simulator (sim), on
@@ -119,6 +121,7 @@ Examples:
     },
     Report(Report),
     Map(Map),
+    Why(Why),
     Compare(Compare),
     Noise(Noise),
     Ladder(Ladder),

@@ -27,7 +27,7 @@ use lab::{
 };
 
 use crate::{
-    args::{Command, FormatArg, Machine, Pagelab, State},
+    args::{Command, FormatArg, Machine, Pagelab, State, WhyFormat},
     evidence::Ran,
 };
 
@@ -96,6 +96,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Map(args) => print(&show::map(&args.wanted())?),
+        Command::Why(args) => why(&args),
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
         Command::Sweep(args) => sweep(&args),
@@ -148,6 +149,16 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if is_whole { code } else { ExitCode::FAILURE })
+}
+
+fn why(args: &args::Why) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let explained = lab::why::why(&args.wanted(), &stop)?;
+    print(&match args.format {
+        WhyFormat::Text => lab::why::text(&explained),
+        WhyFormat::Json => lab::why::json(&explained),
+    })
 }
 
 fn compare(args: &args::Compare) -> anyhow::Result<ExitCode> {

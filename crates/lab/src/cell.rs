@@ -20,7 +20,7 @@ use report::{
     Cell, Check, Duration, Extfrag, Footprint, Key, Measured, Memory, Record, Run, SCHEMA, Series, Skip, Skipped,
     SlowPath, WAITING, brief,
 };
-use units::{Errno, ExtfragCounts, Picos};
+use units::{Errno, ExtfragCounts, Picos, Time};
 use workloads::{Outcome, Workload, WorkloadError};
 
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     footprint,
     machine::Machine,
     metrics,
-    order::{CellOrder, Order, Prefix, Simulated},
+    order::{CellOrder, Facts, Order, Prefix, Simulated, Story, WhyOrder},
     over_time,
     plan::Every,
     provenance,
@@ -69,6 +69,7 @@ impl From<String> for Problem {
 pub fn work(order: &[u8]) -> Result<String, Problem> {
     match serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {}", brief(error)))? {
         Order::Cell(order) => work_on_cell(order),
+        Order::Why(order) => why(&order),
         Order::Probe { seconds } => Ok(calibrate::probe_as_worker(seconds)?),
     }
 }
@@ -84,9 +85,7 @@ fn work_on_cell(order: CellOrder) -> Result<String, Problem> {
     let Found { measured, series, map, slow_path, footprint } = match found {
         Ok(found) => found,
         Err(Failure::Lacking(reason)) => return Ok(line(&Record::Skipped(skipped(order.key, reason)))),
-        Err(Failure::Refused(reason)) => return Err(Problem::Refused(reason)),
-        Err(Failure::Livelock(livelock)) => return Err(Problem::Livelock(livelock)),
-        Err(Failure::Failed(problem)) => return Err(Problem::Failed(problem)),
+        Err(failure) => return Err(failure.into()),
     };
     let run = Run {
         date,
@@ -99,8 +98,37 @@ fn work_on_cell(order: CellOrder) -> Result<String, Problem> {
     Ok(line(&Record::Cell(Cell { schema: SCHEMA, key: order.key, measured, series, map, slow_path, footprint, run })))
 }
 
+/// A simulated cell once more, for the facts of some of its operations.
+fn why(order: &WhyOrder) -> Result<String, Problem> {
+    let WhyOrder { cell, operations } = order;
+    let what = cell.simulated.as_ref().ok_or_else(|| "only simulated cells run again".to_owned())?;
+    let watched = |(task, start, end): &(u32, u64, u64)| {
+        let (start, end) = (Time(*start), Time(*end));
+        sim::Watched { task: *task, start, end }
+    };
+    let mut trial = Trial { why: operations.iter().map(watched).collect(), ..Trial::default() };
+    let found = simulated(&workload::of_key(&cell.key)?, cell, what, &mut trial)?;
+    let story = |story: sim::Story| Story { is_whole: story.is_whole == [true; 2], facts: story.facts };
+    let facts = Facts {
+        run_hash: found.measured.detail["run_hash"].as_str().unwrap_or_default().to_owned(),
+        slow_path: found.slow_path.unwrap_or_default(),
+        stories: trial.stories.into_iter().map(story).collect(),
+    };
+    Ok(serde_json::to_string(&facts).expect("facts serialise"))
+}
+
 fn line(record: &Record) -> String {
     serde_json::to_string(record).expect("a record serialises")
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Lacking(reason) | Failure::Refused(reason) => Self::Refused(reason),
+            Failure::Livelock(livelock) => Self::Livelock(livelock),
+            Failure::Failed(problem) => Self::Failed(problem),
+        }
+    }
 }
 
 /// A cell that its target cannot run.
@@ -251,7 +279,8 @@ fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &m
         (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));
     let (faults, check_every) = (trial.faults, trial.check_every);
     let map = order.map.is_some();
-    let options = sim::Options { trace_lines, sample, map, faults, check_every, ..sim::Options::default() };
+    let why = trial.why.clone();
+    let options = sim::Options { trace_lines, sample, map, faults, check_every, why, ..sim::Options::default() };
     let conditions = workload::conditions(&order.key)?;
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
@@ -270,7 +299,7 @@ fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &m
     let map = state.as_ref().map(|(_, map)| map);
     let run = sim::try_simulate_from(&config, options, map, entry, main);
     let (outcome, finish, extra) = run.map_err(|problem| no_result(&problem, &order.key.machine))?;
-    (trial.counters, trial.made) = (Some(finish.counters.clone()), extra.faults);
+    (trial.counters, trial.made, trial.stories) = (Some(finish.counters.clone()), extra.faults, extra.why);
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;

@@ -43,4 +43,5 @@ pub mod sweep;
 pub mod trust;
 pub mod usage;
 pub mod variant;
+pub mod why;
 pub mod workload;

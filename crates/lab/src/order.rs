@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use linux::{file::Ground, tracing::Watch};
-use report::Key;
+use memory::fact::Told;
+use report::{Key, SlowPath};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Picos};
 use workloads::recipe::Recipe;
@@ -13,15 +14,45 @@ use crate::{plan::Every, variant::Recorded};
 /// The work of a worker process: JSON on its standard input, of a guest's worker in the plan of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "kebab-case")]
-#[expect(clippy::large_enum_variant, reason = "each is made once, and sent")]
 pub enum Order {
     /// A cell of a run.
     Cell(CellOrder),
+    /// A simulated cell once more, for the facts of some of its operations.
+    Why(WhyOrder),
     /// Times of primitive operations, for prices.
     Probe {
         /// For how many seconds of the worker's time.
         seconds: u16,
     },
+}
+
+/// A simulated cell, and the operations of it whose facts are wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhyOrder {
+    /// The cell.
+    pub cell: CellOrder,
+    /// Each operation's task, start and end, in picoseconds.
+    pub operations: Vec<(u32, u64, u64)>,
+}
+
+/// The line that comes of a [`WhyOrder`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The run hash, which must be the first run's.
+    pub run_hash: String,
+    /// The log of slow operations, which must be the first run's.
+    pub slow_path: SlowPath,
+    /// The facts of each operation, in the order in which they were asked for.
+    pub stories: Vec<Story>,
+}
+
+/// The facts of an operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Story {
+    /// Facts, by instant.
+    pub facts: Vec<Told>,
+    /// Whether the operation began and ended, by the clock of its CPU, when its parts say so.
+    pub is_whole: bool,
 }
 
 /// A cell, and how it is worked on.

@@ -19,6 +19,7 @@ use linux::{kernel_image::KernelImage, qemu::Accelerator};
 use report::Target;
 use workloads::Workload;
 
+pub(crate) use self::session::cap_of;
 pub use self::{
     asked::Asked,
     data::{Identity, Place, Plan, Session, SimulatedColumn, Start, in_turn},

@@ -1,5 +1,6 @@
 //! Carrying out a plan: cell by cell into a result directory, on this kernel and in guests.
 
+mod again;
 mod at_once;
 mod boot;
 mod by_hand;
@@ -36,6 +37,13 @@ use rules::variant::Named;
 use units::Bytes;
 
 pub use self::files::IDENTITY_FILE;
+pub(crate) use self::{
+    again::order_again,
+    boot::{BOOT_TIMEOUT_S, planned_nodes},
+    files::{SIMULATED_MACHINE, state_path},
+    held::read,
+    here::{choose_accelerator, put_back, scratch},
+};
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
@@ -46,12 +54,6 @@ use self::{
     planned::{expected, planned},
     stopped::Stopped,
     system::{capture_json, system},
-};
-pub(crate) use self::{
-    boot::{BOOT_TIMEOUT_S, planned_nodes},
-    files::{SIMULATED_MACHINE, state_path},
-    held::read,
-    here::{choose_accelerator, put_back, scratch},
 };
 use crate::{
     import::import,

@@ -44,4 +44,5 @@ mod sweep;
 mod travel;
 mod twelve;
 mod values;
+mod why;
 mod will_it_scale;

@@ -5,13 +5,17 @@ use memory::event::Counters;
 use super::{Failure, simulated};
 use crate::{order::CellOrder, workload};
 
-/// The extras of a simulated cell for [`crate::swarm`], and what came of them.
+/// The extras of a simulated cell for [`crate::swarm`] and [`crate::why`], and what came of them.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
     /// Faults from outside.
     pub(crate) faults: sim::Faults,
     /// Steps between two walks over all frames; 0 is no walk.
     pub(crate) check_every: u64,
+    /// Operations whose facts are wanted.
+    pub(crate) why: Vec<sim::Watched>,
+    /// The facts of each of these operations.
+    pub(crate) stories: Vec<sim::Story>,
     /// All events of the run.
     pub(crate) counters: Option<Counters>,
     /// Faults that were made.

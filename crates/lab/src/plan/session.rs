@@ -78,6 +78,17 @@ enum Refusal {
     Lacking(String),
 }
 
+/// Whether a workload means to have memory reclaimed.
+fn presses(workload: &str) -> bool {
+    Workload::parse(workload, []).expect("its defaults are right").presses()
+}
+
+/// Memory that a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures. A
+/// workload that means to have memory reclaimed may map all of it, and swap.
+pub(crate) fn cap_of(workload: &str, machine: &Machine) -> Bytes {
+    if presses(workload) { machine.memory() + machine.swap } else { Bytes(machine.memory().0 / 4 * 3) }
+}
+
 impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     pub(super) fn sessions(&mut self) -> Result<(Vec<Session>, Vec<Skipped>), UsageError> {
         let Chosen { targets, by_name } = targets::choose(self.request, self.experiment)?;
@@ -392,9 +403,7 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
     }
 
     fn presses(&self) -> bool {
-        let workload =
-            Workload::parse(self.experiment.workload.default_program().name, []).expect("its defaults are right");
-        workload.presses()
+        presses(self.experiment.workload.default_program().name)
     }
 
     /// Whether the machine is a host, whose guests do the work.
@@ -402,10 +411,8 @@ impl<P: FnMut(&KernelImage) -> Accelerator> Planner<'_, P> {
         self.experiment.workload.default_program().name == workloads::guests::INFO.name
     }
 
-    /// What a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures. One
-    /// that means to have memory reclaimed may map all of it, and swap.
     fn cap_of(&self, machine: &Machine) -> Bytes {
-        if self.presses() { machine.memory() + machine.swap } else { Bytes(machine.memory().0 / 4 * 3) }
+        cap_of(self.experiment.workload.default_program().name, machine)
     }
 
     /// What that is, for messages.

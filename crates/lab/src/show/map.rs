@@ -39,6 +39,11 @@ impl FromStr for At {
 }
 
 impl At {
+    /// In picoseconds.
+    pub(crate) fn ps(self) -> u64 {
+        self.0.0
+    }
+
     /// In microseconds.
     pub(crate) fn us(self) -> u64 {
         self.0.as_nanos() / 1000

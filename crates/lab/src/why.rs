@@ -1,0 +1,317 @@
+//! Why an operation was slow: the facts of its chain, from its cell run once more.
+//!
+//! The result says which operations were slow, and where their time went. What made it so is not in it: the cell runs again from
+//! its seed, in a worker, with the facts of those operations recorded where decisions were made (`memory::fact`). The program
+//! must be the result's, and the run hash and the log of slow operations must come out the same.
+
+mod chain;
+mod explained;
+mod numbers;
+mod words;
+
+use std::{cmp::Reverse, collections::BTreeSet, path::PathBuf, sync::atomic::AtomicBool};
+
+use linux::worker::{self, WorkerError};
+use memory::{fact::Told, news::Daemon};
+use mm::whole::daemon::Row;
+use report::{Cell, Key, Record, SlowPath, System, Target, slow_path::Entry};
+
+pub use self::explained::Explained;
+use crate::{
+    evidence::HASH_DIGITS,
+    order::{Facts, Order, WhyOrder},
+    plan::TIMEOUT_S_MAX,
+    progress::RunError,
+    provenance, results,
+    run::order_again,
+    show::At,
+    source::unknown,
+    usage::UsageError,
+};
+
+/// The operations that a user asks about.
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    /// The slowest.
+    Slowest(usize),
+    /// The n-th slowest, from 1.
+    Nth(usize),
+    /// The slowest that was under way at an instant, of a task where one is named.
+    At {
+        /// The instant.
+        at: At,
+        /// The number of the task.
+        task: Option<u32>,
+    },
+}
+
+/// A question about a result.
+#[derive(Clone, Debug)]
+pub struct WhyWanted {
+    /// The result directory.
+    pub result: PathBuf,
+    /// The operations.
+    pub which: Which,
+    /// Only of this kind: `fault`, or the name of a system call.
+    pub what: Option<String>,
+    /// Only of this kernel, by its name or its column's label.
+    pub kernel: Option<String>,
+    /// Only of this case.
+    pub case: Option<String>,
+    /// Only of this seed.
+    pub seed: Option<u64>,
+}
+
+/// Operations with their facts, as text.
+pub fn text(explained: &[Explained]) -> String {
+    explained.iter().map(words::block).collect::<Vec<_>>().join("\n")
+}
+
+/// Operations with their facts, as JSON.
+pub fn json(explained: &[Explained]) -> String {
+    serde_json::to_string_pretty(explained).expect("facts serialise") + "\n"
+}
+
+/// An operation of the log of a cell.
+#[derive(Clone, Copy)]
+struct Stall<'a> {
+    cell: &'a Cell,
+    log: &'a SlowPath,
+    entry: &'a Entry,
+    number: usize,
+}
+
+/// Explains operations of a result.
+///
+/// # Errors
+/// No result, none of the simulator, one of another program, or fewer operations than asked for; a cell that does not come out
+/// as it did.
+pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunError> {
+    let directory = &wanted.result;
+    let (identity, contents) = results::contents(directory, None)?;
+    let systems: Vec<System> = contents.records.iter().filter_map(system).cloned().collect();
+    let cells = report::cells(contents.records);
+    let cells = chosen(&cells, wanted)?;
+    let stalls = stalls(&cells, wanted)?;
+    let mut explained: Vec<Explained> = Vec::new();
+    for cell in &cells {
+        let of_cell: Vec<Stall<'_>> = stalls.iter().filter(|stall| stall.cell.key == cell.key).copied().collect();
+        let Some(first) = of_cell.first() else { continue };
+        check_program(&cell.key, wanted)?;
+        let order = order_again(directory, &identity, &systems, &cell.key)?;
+        let span =
+            |stall: &Stall<'_>| (stall.entry.task, stall.entry.start_ps, stall.entry.start_ps + stall.entry.ps());
+        let order = Order::Why(WhyOrder { cell: order, operations: of_cell.iter().map(span).collect() });
+        let facts = run(&order, &cell.key, stop)?;
+        check_same(cell, first.log, &facts)?;
+        for (stall, story) in of_cell.iter().zip(facts.stories) {
+            if !story.is_whole {
+                return Err(failed(&cell.key, "the parts of an operation do not sum to its time by the clock"));
+            }
+            explained.push(of_stall(*stall, story.facts));
+        }
+    }
+    explained.sort_by_key(|explained| explained.stall);
+    Ok(explained)
+}
+
+fn system(record: &Record) -> Option<&System> {
+    match record {
+        Record::System(system) => Some(system),
+        Record::Cell(_) | Record::Skipped(_) => None,
+    }
+}
+
+/// The simulated cells that are asked about.
+fn chosen<'a>(cells: &'a [Cell], wanted: &WhyWanted) -> Result<Vec<&'a Cell>, UsageError> {
+    let place = wanted.result.display();
+    let logged: Vec<&Cell> = cells.iter().filter(|cell| cell.slow_path.is_some()).collect();
+    if logged.is_empty() {
+        let targets: Vec<&str> = cells.iter().map(|cell| cell.key.target.name()).collect();
+        let is_simulated = targets.contains(&Target::Sim.name());
+        let how = if is_simulated {
+            "its program kept no log of slow operations; run it again with this one"
+        } else {
+            "only the simulator knows what an operation did; the same run with --target sim can be asked, and `pagelab show` has \
+             the counters and latencies of this one"
+        };
+        return Err(UsageError::in_file(place, how));
+    }
+    let is_kernel = |key: &Key, name: &str| key.kernel == name || key.column().label() == name;
+    let of_kernel = keep(logged, wanted.kernel.as_ref(), "--kernel", |key| key.kernel.clone(), is_kernel)?;
+    let of_case =
+        keep(of_kernel, wanted.case.as_ref(), "--case", |key| key.case.clone(), |key, case| key.case == case)?;
+    let seed = wanted.seed.map(|seed| seed.to_string());
+    let of_seed =
+        keep(of_case, seed.as_ref(), "--seed", |key| key.seed.to_string(), |key, seed| key.seed.to_string() == seed)?;
+    if let Some(cell) = of_seed.iter().find(|cell| cell.key.workload == workloads::guests::INFO.name) {
+        let workload = &cell.key.workload;
+        return Err(UsageError::in_file(
+            place,
+            format!("{workload} has several kernels, of which no facts are kept yet"),
+        ));
+    }
+    Ok(of_seed)
+}
+
+/// The cells of a name, where one is given.
+fn keep<'a>(
+    cells: Vec<&'a Cell>,
+    name: Option<&String>,
+    option: &str,
+    of: impl Fn(&Key) -> String,
+    is: impl Fn(&Key, &str) -> bool,
+) -> Result<Vec<&'a Cell>, UsageError> {
+    let Some(name) = name else { return Ok(cells) };
+    let (kept, others): (Vec<&Cell>, Vec<&Cell>) = cells.into_iter().partition(|cell| is(&cell.key, name));
+    if kept.is_empty() {
+        let known: Vec<String> = others.iter().map(|cell| of(&cell.key)).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let what = option.trim_start_matches('-');
+        return Err(UsageError::of_key(option, unknown(what, name, &known)));
+    }
+    Ok(kept)
+}
+
+/// The operations of tasks in the logs of cells, the slowest first, as far as they are asked about.
+fn stalls<'a>(cells: &[&'a Cell], wanted: &WhyWanted) -> Result<Vec<Stall<'a>>, UsageError> {
+    let of_cell = |cell: &'a Cell| {
+        let log = cell.slow_path.as_ref().expect("cells without a log were left out");
+        let entries = log.entries.iter().filter(|entry| !is_of_thread(log.name(entry)));
+        entries.map(move |entry| Stall { cell, log, entry, number: 0 })
+    };
+    let mut all: Vec<Stall<'a>> = cells.iter().copied().flat_map(of_cell).collect();
+    if let Some(what) = &wanted.what {
+        let known: BTreeSet<&str> = all.iter().map(|stall| stall.log.name(stall.entry)).collect();
+        if !known.contains(what.as_str()) {
+            let known: Vec<&str> = known.into_iter().collect();
+            return Err(UsageError::of_key("--what", unknown("operation", what, &known)));
+        }
+        all.retain(|stall| stall.log.name(stall.entry) == what);
+    }
+    all.sort_by_key(|stall| Reverse(stall.entry.ps()));
+    all.iter_mut().zip(1..).for_each(|(stall, number)| stall.number = number);
+    let (place, count) = (wanted.result.display(), all.len());
+    let has =
+        |option: &str| UsageError::of_key(option, format!("the logs of {place} hold {count} operations of tasks"));
+    match wanted.which {
+        Which::Slowest(_) if all.is_empty() => Err(has("--slowest")),
+        Which::Slowest(most) => Ok(all.into_iter().take(most).collect()),
+        Which::Nth(nth) => {
+            all.into_iter().nth(nth.saturating_sub(1)).map(|stall| vec![stall]).ok_or_else(|| has("--stall"))
+        }
+        Which::At { at, task } => {
+            let is_in = |stall: &Stall<'_>| {
+                let Entry { start_ps, task: its, .. } = *stall.entry;
+                (start_ps..=start_ps + stall.entry.ps()).contains(&at.ps()) && task.is_none_or(|task| task == its)
+            };
+            let found = all.into_iter().find(is_in).map(|stall| vec![stall]);
+            found.ok_or_else(|| UsageError::of_key("--at", format!("no slow operation of {place} was under way then")))
+        }
+    }
+}
+
+/// Whether an operation is the work of a kernel thread, such as `kswapd0`.
+fn is_of_thread(name: &str) -> bool {
+    let base = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    Daemon::ALL.iter().any(|daemon| Row::of(*daemon).name == base)
+}
+
+fn check_program(key: &Key, wanted: &WhyWanted) -> Result<(), UsageError> {
+    let own = provenance::PROGRAM_HASH;
+    if key.program == own {
+        return Ok(());
+    }
+    let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
+    let (its, own) = (short(&key.program), short(own));
+    Err(UsageError::in_file(
+        wanted.result.display(),
+        format!(
+            "it is of program {its}, and this one is {own}, which would run it otherwise; run it again with this program"
+        ),
+    ))
+}
+
+fn run(order: &Order, key: &Key, stop: &AtomicBool) -> Result<Facts, RunError> {
+    let order = serde_json::to_vec(order).expect("an order serialises");
+    match worker::run(&order, Some(TIMEOUT_S_MAX), stop) {
+        Ok(line) => serde_json::from_str(&line).map_err(|error| failed(key, &report::brief(error))),
+        Err(WorkerError::Interrupted) => Err(RunError::InterruptedEarly),
+        Err(WorkerError::Refused(reason)) => Err(RunError::Usage(UsageError::new(reason))),
+        Err(error) => Err(failed(key, &error.to_string())),
+    }
+}
+
+fn failed(key: &Key, problem: &str) -> RunError {
+    RunError::Failed(format!("{} {} seed {}: {problem}", key.kernel, key.case, key.seed))
+}
+
+/// Fails unless the cell has come out as it did.
+fn check_same(cell: &Cell, log: &SlowPath, facts: &Facts) -> Result<(), RunError> {
+    let hash = cell.measured.detail["run_hash"].as_str().unwrap_or_default();
+    if facts.run_hash != hash || facts.slow_path != *log {
+        let now = &facts.run_hash;
+        return Err(failed(&cell.key, &format!("it did not come out as it did: run hash {now}, and {hash} before")));
+    }
+    Ok(())
+}
+
+fn of_stall(stall: Stall<'_>, facts: Vec<Told>) -> Explained {
+    let Stall { cell, log, entry, number } = stall;
+    Explained {
+        stall: number,
+        key: cell.key.clone(),
+        what: log.name(entry).to_owned(),
+        start_ps: entry.start_ps,
+        time_ps: entry.ps(),
+        task: entry.task,
+        cpu: entry.cpu,
+        vpn: entry.vpn,
+        order: entry.order,
+        parts: log.parts(entry).into_iter().map(|(cause, ps)| (cause.to_owned(), ps)).collect(),
+        facts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted() -> WhyWanted {
+        let result = PathBuf::from("mine");
+        WhyWanted { result, which: Which::Slowest(1), what: None, kernel: None, case: None, seed: None }
+    }
+
+    fn key(program: &str) -> Key {
+        let text = |text: &str| text.to_owned();
+        Key {
+            result: None,
+            experiment: text("thpscale"),
+            group: None,
+            workload: text("thpscale"),
+            case: text("1"),
+            params: std::collections::BTreeMap::new(),
+            variant: text("v6.1"),
+            machine: text("one-node-512m"),
+            state: text("fresh"),
+            target: Target::Sim,
+            kernel: text("v6.1"),
+            seed: 1,
+            program: text(program),
+        }
+    }
+
+    #[test]
+    fn a_result_of_another_program_is_refused() {
+        assert_eq!(check_program(&key(provenance::PROGRAM_HASH), &wanted()), Ok(()));
+        let error = check_program(&key(&"0".repeat(64)), &wanted()).expect_err("it is of another program");
+        let own = &provenance::PROGRAM_HASH[..HASH_DIGITS];
+        assert!(error.to_string().starts_with(&format!("mine: it is of program 00000000, and this one is {own}")));
+    }
+
+    #[test]
+    fn work_of_kernel_threads_is_none_of_a_task() {
+        assert_eq!(["kswapd0", "kcompactd12", "khugepaged", "flush"].map(is_of_thread), [true; 4]);
+        assert_eq!(["fault", "pwrite", "fsync", "mmap"].map(is_of_thread), [false; 4]);
+    }
+}
