@@ -8,6 +8,7 @@ mod format;
 mod groups;
 mod list;
 mod map;
+mod pack;
 mod page;
 mod shell;
 mod state;
@@ -15,13 +16,14 @@ mod sweep;
 mod trust;
 mod why;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use lab::{
     calibrate::{DEFAULT_SECONDS, Wanted},
     plan::{AcceleratorChoice, Every, Request, Seeds, TIMEOUT_S, TIMEOUT_S_MAX},
     show::{Causes, Print},
+    usage::UsageError,
 };
 use linux::qemu::Accelerator;
 use report::Target;
@@ -35,6 +37,7 @@ pub(crate) use self::{
     format::{AsColumns, FormatArg, ProgressArg, ShowFormatArg},
     list::{List, Listed},
     map::Map,
+    pack::Pack,
     page::{Report, of_run},
     shell::{Completions, Man, Shell},
     state::{Make, State},
@@ -122,6 +125,7 @@ Examples:
     Report(Report),
     Map(Map),
     Why(Why),
+    Pack(Pack),
     Compare(Compare),
     Noise(Noise),
     Ladder(Ladder),
@@ -191,13 +195,14 @@ Examples:
   pagelab run fault-storm --target sim --machine two-node-2g --variant v6.1 --causes
   pagelab run guest-footprint --target vm --target sim --set trace=free,build,mine.csv
   pagelab run thpscale-4.1 --seeds 8 --sample 100ms --map --report report.html
+  pagelab run bug.case
 
 Results: one line per cell in DIR/result.jsonl, written when the cell is done. `-o DIR` on an unfinished result of the
 same run goes on from there; `pagelab show DIR` prints its tables again. Lines have checksums: what was altered since is
 named and refused, and the same run with `-o DIR` works on that again.
 Exit status: 0 done, 1 a cell failed, 2 wrong input or a target that cannot be had, 130 interrupted.")]
 pub(crate) struct Run {
-    #[arg(help = "Name or path of an experiment (`pagelab list experiments`)", long_help = experiments())]
+    #[arg(help = "Name or path of an experiment (`pagelab list experiments`), or a case file", long_help = experiments())]
     pub(crate) experiment: String,
     /// Where to run; may be given several times [default: as other options mean, else those of the experiment that can be had]
     #[arg(long, value_enum)]
@@ -278,7 +283,8 @@ pub(crate) struct Run {
 
 /// What an experiment is, and what each one takes.
 fn experiments() -> String {
-    let name = "Name or path of an experiment (`pagelab list experiments`)";
+    let name =
+        "Name or path of an experiment (`pagelab list experiments`), or a case that somebody packed (`pagelab pack`)";
     match crate::list::costs().as_str() {
         "" => name.to_owned(),
         costs => format!("{name}. CPU time of one seed on sim, as measured: {costs}"),
@@ -423,6 +429,25 @@ pub(crate) enum AccelArg {
 
 impl Run {
     /// What the user asks for, in the laboratory's words.
+    /// The file of a case, if that is what shall run.
+    ///
+    /// # Errors
+    /// Options that would make another run of it.
+    pub(crate) fn case(&self) -> Result<Option<&Path>, UsageError> {
+        let file = Path::new(&self.experiment);
+        if file.extension().is_none_or(|extension| extension != lab::pack::SUFFIX) {
+            return Ok(None);
+        }
+        let given = Request { out: None, workers: None, causes: false, ..self.request() };
+        let plain = Pagelab::parse_from(["pagelab", "run", &self.experiment]).command;
+        let Command::Run(plain) = plain else { unreachable!("it says run") };
+        if given == plain.request() {
+            return Ok(Some(file));
+        }
+        let problem = "a case says itself what is run; expected of options that change a run only -o and --workers";
+        Err(UsageError::in_file(file.display(), problem))
+    }
+
     pub(crate) fn request(&self) -> Request {
         let target = |target: &TargetArg| match target {
             TargetArg::Host => Target::Host,

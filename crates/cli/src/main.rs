@@ -97,6 +97,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Map(args) => print(&show::map(&args.wanted())?),
         Command::Why(args) => why(&args),
+        Command::Pack(args) => pack(&args),
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
         Command::Sweep(args) => sweep(&args),
@@ -126,6 +127,9 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
     let mut progress = progress::Reporter::new(args.progress, args.look.quiet);
+    if let Some(file) = args.case()? {
+        return run_case(file, args, &stop, &mut progress);
+    }
     let request = args.request();
     args.report.as_deref().map_or(Ok(()), check_page)?;
     let finished = run::run(&request, &stop, &mut progress);
@@ -149,6 +153,40 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if is_whole { code } else { ExitCode::FAILURE })
+}
+
+/// Prints the tables of a case, and says whether its cells came out as they were packed.
+fn run_case(
+    file: &Path,
+    args: &args::Run,
+    stop: &AtomicBool,
+    progress: &mut progress::Reporter,
+) -> anyhow::Result<ExitCode> {
+    let request = args.request();
+    args.report.as_deref().map_or(Ok(()), check_page)?;
+    let ran = lab::pack::run_case(file, (request.out.as_deref(), request.workers), stop, progress);
+    progress.clear();
+    let lab::pack::RanAgain { directory, repeated } = ran?;
+    let causes = if args.causes { Causes::Yes } else { Causes::No };
+    let code = print(&show::render(&directory, None, args.look.of(args.format, causes))?)?;
+    for other in &repeated.others {
+        progress.warning(other);
+    }
+    let cells = repeated.same + repeated.others.len();
+    progress.note(&format!("{} of {cells} cells came out as they were packed, to the byte", repeated.same));
+    progress.note(&format!("the result is in {}", directory.display()));
+    if let Some(output) = &args.report {
+        write_page(&args::of_run(&directory, output), |line| progress.note(line))?;
+    }
+    Ok(if repeated.others.is_empty() { code } else { ExitCode::FAILURE })
+}
+
+fn pack(args: &args::Pack) -> anyhow::Result<ExitCode> {
+    let packed = lab::pack::pack(&args.result, &args.output)?;
+    let (cells, size) = (packed.cells, packed.bytes.div_ceil(1000));
+    let (output, mail) = (args.output.display(), packed.mail.display());
+    writeln!(io::stderr(), "pagelab: {output} has {cells} cells in {size} KB; {mail} is a mail about it")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn why(args: &args::Why) -> anyhow::Result<ExitCode> {

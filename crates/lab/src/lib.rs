@@ -20,6 +20,7 @@ pub mod named;
 pub mod notice;
 pub mod order;
 mod over_time;
+pub mod pack;
 pub mod perfetto;
 pub mod plan;
 pub mod presentation;

@@ -21,6 +21,28 @@ pub const GUEST_HASH: &str = env!("PAGELAB_GUEST_HASH");
 /// The commit this program was built from.
 pub const COMMIT: &str = env!("PAGELAB_COMMIT");
 
+/// Digits of a hash that a message shows.
+const HASH_DIGITS: usize = 8;
+
+/// The beginning of a hash, for messages.
+pub(crate) fn short(hash: &str) -> String {
+    hash.chars().take(HASH_DIGITS).collect()
+}
+
+/// Refuses to run again what another program ran.
+///
+/// # Errors
+/// The program is another one; the message goes on from the result's name.
+pub(crate) fn check_program(its: &str) -> Result<(), String> {
+    if its == PROGRAM_HASH {
+        return Ok(());
+    }
+    let (its, own) = (short(its), short(PROGRAM_HASH));
+    Err(format!(
+        "it is of program {its}, and this one is {own}, which would run it otherwise; run it again with this program"
+    ))
+}
+
 /// The date and time in RFC 3339, UTC. Goes into `run` objects and directory names, never into what is measured.
 pub fn now() -> String {
     #[expect(clippy::disallowed_methods, reason = "the date of a run is provenance, not a measurement")]

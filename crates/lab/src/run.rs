@@ -36,10 +36,11 @@ use report::{Column, Key, Record, Store, brief};
 use rules::variant::Named;
 use units::Bytes;
 
-pub use self::files::IDENTITY_FILE;
+pub use self::{again::Repeated, files::IDENTITY_FILE};
 pub(crate) use self::{
-    again::order_again,
+    again::{lines_again, order_again, repeat},
     boot::{BOOT_TIMEOUT_S, planned_nodes},
+    directory::{directory_of_case, discard},
     files::{SIMULATED_MACHINE, state_path},
     held::read,
     here::{choose_accelerator, put_back, scratch},
@@ -47,7 +48,7 @@ pub(crate) use self::{
 use self::{
     at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
-    directory::{Opened, discard, finish, fresh_directory, open, with_seeds_that_are_there},
+    directory::{Opened, finish, fresh_directory, open, with_seeds_that_are_there},
     files::CELL,
     held::{column_of_system, key_of},
     outside::Outside,

@@ -18,7 +18,6 @@ use report::{Cell, Key, Record, SlowPath, System, Target, slow_path::Entry};
 
 pub use self::explained::Explained;
 use crate::{
-    evidence::HASH_DIGITS,
     order::{Facts, Order, WhyOrder},
     plan::TIMEOUT_S_MAX,
     progress::RunError,
@@ -97,7 +96,8 @@ pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunE
     for cell in &cells {
         let of_cell: Vec<Stall<'_>> = stalls.iter().filter(|stall| stall.cell.key == cell.key).copied().collect();
         let Some(first) = of_cell.first() else { continue };
-        check_program(&cell.key, wanted)?;
+        provenance::check_program(&cell.key.program)
+            .map_err(|problem| UsageError::in_file(directory.display(), problem))?;
         let order = order_again(directory, &identity, &systems, &cell.key)?;
         let span =
             |stall: &Stall<'_>| (stall.entry.task, stall.entry.start_ps, stall.entry.start_ps + stall.entry.ps());
@@ -217,21 +217,6 @@ fn is_of_thread(name: &str) -> bool {
     Daemon::ALL.iter().any(|daemon| Row::of(*daemon).name == base)
 }
 
-fn check_program(key: &Key, wanted: &WhyWanted) -> Result<(), UsageError> {
-    let own = provenance::PROGRAM_HASH;
-    if key.program == own {
-        return Ok(());
-    }
-    let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
-    let (its, own) = (short(&key.program), short(own));
-    Err(UsageError::in_file(
-        wanted.result.display(),
-        format!(
-            "it is of program {its}, and this one is {own}, which would run it otherwise; run it again with this program"
-        ),
-    ))
-}
-
 fn run(order: &Order, key: &Key, stop: &AtomicBool) -> Result<Facts, RunError> {
     let order = serde_json::to_vec(order).expect("an order serialises");
     match worker::run(&order, Some(TIMEOUT_S_MAX), stop) {
@@ -276,38 +261,6 @@ fn of_stall(stall: Stall<'_>, facts: Vec<Told>) -> Explained {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn wanted() -> WhyWanted {
-        let result = PathBuf::from("mine");
-        WhyWanted { result, which: Which::Slowest(1), what: None, kernel: None, case: None, seed: None }
-    }
-
-    fn key(program: &str) -> Key {
-        let text = |text: &str| text.to_owned();
-        Key {
-            result: None,
-            experiment: text("thpscale"),
-            group: None,
-            workload: text("thpscale"),
-            case: text("1"),
-            params: std::collections::BTreeMap::new(),
-            variant: text("v6.1"),
-            machine: text("one-node-512m"),
-            state: text("fresh"),
-            target: Target::Sim,
-            kernel: text("v6.1"),
-            seed: 1,
-            program: text(program),
-        }
-    }
-
-    #[test]
-    fn a_result_of_another_program_is_refused() {
-        assert_eq!(check_program(&key(provenance::PROGRAM_HASH), &wanted()), Ok(()));
-        let error = check_program(&key(&"0".repeat(64)), &wanted()).expect_err("it is of another program");
-        let own = &provenance::PROGRAM_HASH[..HASH_DIGITS];
-        assert!(error.to_string().starts_with(&format!("mine: it is of program 00000000, and this one is {own}")));
-    }
 
     #[test]
     fn work_of_kernel_threads_is_none_of_a_task() {

@@ -27,6 +27,7 @@ mod numa_access;
 mod numa_probe;
 mod over_time;
 mod own_host;
+mod pack;
 mod page;
 mod perfetto;
 mod readme;

@@ -14,7 +14,7 @@ pub const TIMEOUT_S: u64 = 900;
 pub const TIMEOUT_S_MAX: u64 = 1_000_000;
 
 /// The request of a user.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct Request {
     /// Name or path of an experiment.

@@ -83,3 +83,11 @@ fn cargo_watches_the_folders_and_manifests_of_every_crate_below() {
     }
     assert_eq!(watched.len(), 3 * BELOW_SIM.len(), "{watched:?}");
 }
+
+#[test]
+fn what_another_program_ran_is_not_run_again() {
+    assert_eq!(super::check_program(super::PROGRAM_HASH), Ok(()));
+    let refused = super::check_program(&"0".repeat(64)).expect_err("it is of another program");
+    let own = super::short(super::PROGRAM_HASH);
+    assert!(refused.starts_with(&format!("it is of program 00000000, and this one is {own}, ")), "{refused}");
+}

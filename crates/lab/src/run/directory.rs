@@ -21,7 +21,7 @@ use crate::{
 
 /// Removes a result without a single cell: there is nothing to resume, and it would only be in the way. Only our own files
 /// go, and the directory if nothing else is in it; what cannot be removed stays.
-pub(super) fn discard(directory: &Path) {
+pub(crate) fn discard(directory: &Path) {
     for file in [report::RESULT_FILE, IDENTITY_FILE] {
         let _ = std::fs::remove_file(directory.join(file));
     }
@@ -70,6 +70,11 @@ pub(super) fn fresh_directory(plan: &Plan) -> Result<PathBuf, UsageError> {
         }
     }
     Err(UsageError::new(format!("{} and {AT_ONCE_MAX} more exist; give a directory with -o", first.display())))
+}
+
+/// The directory of a case's result where the user names none.
+pub(crate) fn directory_of_case(file: &Path) -> PathBuf {
+    Path::new(RESULTS).join(file.file_stem().unwrap_or_default())
 }
 
 /// An open result directory.

@@ -24,12 +24,11 @@ use super::{
     sim_order, sim_system,
 };
 use crate::{
-    evidence::HASH_DIGITS,
     notice,
-    order::Order,
+    order::{CellOrder, Order},
     plan::{Place, Plan, Request, Start},
     progress::RunError,
-    provenance,
+    provenance::{self, short},
     simulated::with_settings,
     usage::UsageError,
 };
@@ -103,13 +102,21 @@ pub fn lines(request: &Request) -> Result<Vec<String>, UsageError> {
         }
         for key in session.keys.iter().filter(|key| !done.contains(key)) {
             let order = sim_order((&plan, session), (variant, start, None), &machine, directory, key);
-            let order = Sent::of(order).map_err(|problem| UsageError::new(format!("cells: {problem}")))?;
-            let program = provenance::PROGRAM_HASH.to_owned();
-            let line = Travelling { pagelab_cell: VERSION, program, timeout_s: plan.timeout_s, order };
-            lines.push(serde_json::to_string(&line).expect("an order serialises"));
+            let line = line_of(order, plan.timeout_s);
+            lines.push(line.map_err(|problem| UsageError::new(format!("cells: {problem}")))?);
         }
     }
     Ok(lines)
+}
+
+/// The line for a cell.
+///
+/// # Errors
+/// The name of what a line does not carry.
+pub(super) fn line_of(order: CellOrder, timeout_s: u64) -> Result<String, String> {
+    let program = provenance::PROGRAM_HASH.to_owned();
+    let line = Travelling { pagelab_cell: VERSION, program, timeout_s, order: Sent::of(order)? };
+    Ok(serde_json::to_string(&line).expect("an order serialises"))
 }
 
 /// Works on a line and returns the line to send back.
@@ -120,7 +127,6 @@ pub fn work(line: &str, stop: &AtomicBool) -> Result<String, RunError> {
     let program = Travelling::program_of(line).map_err(|problem| no_line(&problem))?;
     let own = provenance::PROGRAM_HASH;
     if program != own {
-        let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
         return Err(RunError::Usage(UsageError::new(format!(
             "worker: the line is of program {}, and this one is {}; build it from the same sources",
             short(&program),
@@ -297,7 +303,6 @@ impl Judge<'_> {
     fn problem(&self, record: &Record) -> Option<String> {
         let Some(key) = key_of(record) else { return Some("of no cell".to_owned()) };
         if key.program != self.program {
-            let short = |hash: &str| hash.chars().take(HASH_DIGITS).collect::<String>();
             let (found, own) = (short(&key.program), short(self.program));
             return Some(format!("of program {found}, and the run is of {own}"));
         }
@@ -311,7 +316,7 @@ impl Judge<'_> {
 }
 
 /// Simulated cells repeat what they measure, wherever they run.
-fn say_the_same(one: &Record, other: &Record) -> bool {
+pub(super) fn say_the_same(one: &Record, other: &Record) -> bool {
     match (one, other) {
         (Record::Cell(one), Record::Cell(other)) => {
             let measured = |cell: &Cell| Cell { run: one.run.clone(), ..cell.clone() };
