@@ -1,8 +1,8 @@
 //! A case in one file: a result of the simulator that runs again on any machine with the same program.
 //!
 //! The file has both files of the result directory as they are, with their checksums. Machine, kernel, workload, recipe and
-//! seed of each cell are in them. It names no path. Who gets such a file trusts nothing in it: it is unpacked up to a size, read as any
-//! result is, and each of its cells becomes a line that can only ask for a simulation (`run/travel/line.rs`).
+//! seed of each cell are in them. It names no path. Who gets such a file trusts nothing in it: it is unpacked up to a size,
+//! read as any result is, and each of its cells becomes a line that can only ask for a simulation (`run/travel/line.rs`).
 
 use std::{
     fs,

@@ -165,7 +165,7 @@ fn keep<'a>(
     let Some(name) = name else { return Ok(cells) };
     let (kept, others): (Vec<&Cell>, Vec<&Cell>) = cells.into_iter().partition(|cell| is(&cell.key, name));
     if kept.is_empty() {
-        let known: Vec<String> = others.iter().map(|cell| of(&cell.key)).collect();
+        let known: BTreeSet<String> = others.iter().map(|cell| of(&cell.key)).collect();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         let what = option.trim_start_matches('-');
         return Err(UsageError::of_key(option, unknown(what, name, &known)));

@@ -12,7 +12,7 @@ use clap::{Args, ValueHint};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  pagelab run thpscale-4.1 --column 4.1.0-rc2-vanilla -o results/mine
+  pagelab run thpscale-4.1 --column 4.1-rc2+0 -o results/mine
   pagelab pack results/mine -o bug.case
   pagelab run bug.case
 

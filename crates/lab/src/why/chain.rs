@@ -86,7 +86,7 @@ struct Chain {
     last_try: Option<(Time, String)>,
     /// The begin of the run or the reclaim in progress, and whether the run waits for locks.
     run: (Time, bool),
-    reclaim: Time,
+    reclaim: Option<Time>,
     /// The last run that deferred compaction of a zone.
     deferrals: BTreeMap<ZoneName, Time>,
     /// The last request of another task that woke a node's kswapd.
@@ -135,9 +135,9 @@ impl Chain {
                     *sum += more;
                 }
             }
-            Fact::ReclaimBegin { .. } => self.reclaim = at,
+            Fact::ReclaimBegin { .. } => self.reclaim = Some(at),
             Fact::ReclaimEnd { scanned, reclaimed, priority } => {
-                let begin = self.reclaim;
+                let begin = self.reclaim.take().unwrap_or(at);
                 let sum = self.sum(Kind::Reclaim, begin);
                 sum.time += at.since(begin).0;
                 (sum.numbers[0], sum.numbers[1]) = (sum.numbers[0] + scanned, sum.numbers[1] + reclaimed);
@@ -211,7 +211,10 @@ impl Chain {
     }
 
     /// The sentences of an operation that took this time.
-    fn finish(self, time: u64) -> Vec<Sentence> {
+    fn finish(mut self, time: u64) -> Vec<Sentence> {
+        if let Some(at) = self.reclaim {
+            self.say(at, "direct reclaim begins, and is not over at the end".to_owned());
+        }
         let sums = self.sums.into_iter().map(|(kind, sum)| Sentence {
             at: sum.first,
             text: in_words(&kind, &sum),

@@ -96,12 +96,14 @@ impl Why {
             for (is_met, at) in story.is_whole.iter_mut().zip([watched.start, watched.end]) {
                 *is_met |= start == at || end == at;
             }
-            story.is_over = start >= watched.end;
-            let its = match (start < watched.start, story.is_over) {
+            let is_behind = start >= watched.end;
+            let its = match (start < watched.start, is_behind) {
                 (true, _) => last_request(&told),
                 (_, true) => before_request(&told),
                 _ => &told,
             };
+            // Steps that take no time end reclaim and try the request once more, all at the end of the operation.
+            story.is_over = is_behind && (end > watched.end || its.len() < told.len());
             for told in its {
                 let reason = match &told.fact {
                     Fact::CompactionDeferred { zone, .. } => self.deferrals.get(zone),
