@@ -8,6 +8,9 @@ use units::{Mobility, Order, Time};
 
 use super::numbers::{count, seconds, span};
 
+/// The beginning of the sentence on a request that was refused.
+const GIVES_UP: &str = "gives up on order";
+
 /// A sentence, with the instant of its first fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
@@ -36,6 +39,8 @@ pub(super) enum Rank {
     LargePart(u64),
     /// The request, and what came of it.
     Outcome,
+    /// A part that is half of the operation or more.
+    Most,
 }
 
 /// The kind of a fact: facts of one kind are one sentence.
@@ -136,15 +141,18 @@ impl Chain {
                 }
             }
             Fact::ReclaimBegin { .. } => self.reclaim = Some(at),
-            Fact::ReclaimEnd { scanned, reclaimed, priority } => {
+            Fact::ReclaimEnd { scanned, reclaimed, .. } => {
                 let begin = self.reclaim.take().unwrap_or(at);
                 let sum = self.sum(Kind::Reclaim, begin);
                 sum.time += at.since(begin).0;
                 (sum.numbers[0], sum.numbers[1]) = (sum.numbers[0] + scanned, sum.numbers[1] + reclaimed);
-                sum.note = format!("priority {priority}");
             }
             Fact::OomKill { space } => self.say(at, format!("the OOM killer chooses process {space}")),
-            Fact::ThpFallback => self.say(at, "falls back to 4 KiB pages".to_owned()),
+            Fact::ThpFallback => {
+                let last = self.sentences.pop_if(|last| last.at == at && last.text.starts_with(GIVES_UP));
+                let before = last.map_or_else(String::new, |last| format!("{}, and ", last.text));
+                self.say(at, format!("{before}falls back to 4 KiB pages"));
+            }
             Fact::SpinWait { lock, holder, until } => {
                 let sum = self.sum(Kind::Spin(lock.clone()), at);
                 sum.time += until.since(at).0;
@@ -189,7 +197,8 @@ impl Chain {
         let Some((at, _, mobility, node)) = self.request.take().filter(|(_, asked, ..)| *asked == order) else {
             return;
         };
-        let refused: Vec<String> = self.refused.iter().map(refusal).collect();
+        let (first, others) = self.refused.split_at(self.refused.len().min(1));
+        let refused: Vec<String> = first.iter().map(refusal).chain(others.iter().map(short_refusal)).collect();
         self.say(at, format!("order-{} {mobility:?} request on node {node}: {}", order.0, refused.join("; ")));
         if let Some((zone, _, _, room, _)) = self.refused.first() {
             let blocks: Vec<String> = room.blocks.iter().map(u64::to_string).collect();
@@ -206,7 +215,7 @@ impl Chain {
             let text = format!("{tries} in vain, the last: {last}");
             self.sentences.push(Sentence { at, text, rank: Rank::Tries });
         }
-        let text = if found { "gets a block of order" } else { "gives up on order" };
+        let text = if found { "gets a block of order" } else { GIVES_UP };
         self.say(at, format!("{text} {}", order.0));
     }
 
@@ -231,6 +240,7 @@ fn rank(kind: &Kind, part: u64, time: u64) -> Rank {
     match kind {
         Kind::Wakeup(..) => Rank::Asked,
         Kind::Unsuitable(..) | Kind::Deferred(_) => Rank::Reason,
+        Kind::Run(..) | Kind::Reclaim | Kind::Spin(_) | Kind::Wait(..) if part.saturating_mul(2) >= time => Rank::Most,
         Kind::Run(..) | Kind::Reclaim | Kind::Spin(_) | Kind::Wait(..) if part.saturating_mul(20) >= time => {
             Rank::LargePart(part)
         }
@@ -270,6 +280,15 @@ fn refusal((zone, order, mark, room, lacks): &(ZoneName, Order, Mark, Room, Lack
             None => format!("{zone} has no block"),
         },
         Lacks::List => format!("{zone} {free} pages, none on the lists of this request"),
+    }
+}
+
+/// Why a zone behind the first one was passed over.
+fn short_refusal(refused: &(ZoneName, Order, Mark, Room, Lacks)) -> String {
+    let (zone, _, _, room, lacks) = refused;
+    match lacks {
+        Lacks::Frames => format!("{} {} under {}", name(*zone), count(room.free), count(room.needs + 1)),
+        Lacks::Block | Lacks::List => refusal(refused),
     }
 }
 
@@ -318,7 +337,7 @@ fn in_words(kind: &Kind, sum: &Sum) -> String {
             )
         }
         Kind::Reclaim => {
-            format!("direct reclaim{times}, {time}: scans {first} pages, reclaims {second} ({})", sum.note)
+            format!("direct reclaim{times}, {time}: scans {first} pages, reclaims {second}")
         }
         Kind::Spin(lock) => format!("spins{times}, {time}, for the {lock}; the last holder is {}", sum.note),
         Kind::Wait(cause, behind) => {
@@ -375,7 +394,7 @@ mod tests {
             (4 * SECOND + 1, Fact::CompactionDeferred { zone: NORMAL, order, shift: 6, considered: 41 }),
             (4 * SECOND + 2, refused(9, Mark::Min, room(5000, &blocks, 1900), Lacks::Block)),
             (4 * SECOND + 3, Fact::SlowPathEnd { order, found: false }),
-            (4 * SECOND + 4, Fact::ThpFallback),
+            (4 * SECOND + 3, Fact::ThpFallback),
         ];
         assert_eq!(
             texts(&facts),
@@ -385,8 +404,7 @@ mod tests {
                 "kswapd0 is asked for room, and is awake already, since task 7 asked at 2.000000 s for order 3",
                 "compaction of Normal deferred (shift 6, 41 of 64) since a run failed at 1.000000 s",
                 "1 try more in vain, the last: Normal 5,000 pages, in blocks of at most order 3",
-                "gives up on order 9",
-                "falls back to 4 KiB pages",
+                "gives up on order 9, and falls back to 4 KiB pages",
             ]
         );
     }
@@ -428,7 +446,7 @@ mod tests {
             [
                 "async compaction of Normal 2 times, 10.00 us: scans 1,500 pages and 20 for free ones, moves 4, 2 failed; \
                  partial: the scanners met",
-                "direct reclaim 2 times, 6.000 us: scans 1,200 pages, reclaims 64 (priority 10)",
+                "direct reclaim 2 times, 6.000 us: scans 1,200 pages, reclaims 64",
                 "waits 2 times, 8.000 us, for a CPU, behind kswapd0",
                 "spins, 1.000 us, for the zone lock; the last holder is CPU 2",
             ]
