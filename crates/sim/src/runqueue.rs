@@ -311,7 +311,7 @@ impl RunQueue {
             Some(Kind::Cfs(queue)) => (Some(queue), None),
             Some(Kind::Eevdf(queue)) => (None, Some(queue)),
         };
-        cfs.into_iter().flat_map(|queue| queue.waiting()).chain(eevdf.into_iter().flat_map(|queue| queue.waiting()))
+        cfs.into_iter().flat_map(cfs::Queue::waiting).chain(eevdf.into_iter().flat_map(eevdf::Queue::waiting))
     }
 
     /// The first waiting task that may move, in the order in which they would run.
