@@ -190,6 +190,13 @@ fn pack(args: &args::Pack) -> anyhow::Result<ExitCode> {
 }
 
 fn why(args: &args::Why) -> anyhow::Result<ExitCode> {
+    if let Some(wanted) = args.between() {
+        let between = lab::show::between::between(&wanted)?;
+        return print(&match args.format {
+            WhyFormat::Text => lab::show::between::text(&between),
+            WhyFormat::Json => lab::show::between::json(&between),
+        });
+    }
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
     let explained = lab::why::why(&args.wanted(), &stop)?;

@@ -1,6 +1,7 @@
 //! From a result directory to what is printed: a pure function of the files, so that tables are redrawn without rerunning.
 
 mod again;
+pub mod between;
 mod brief;
 mod columns;
 mod commands;

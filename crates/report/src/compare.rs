@@ -10,6 +10,7 @@
 //! The change of a row is the change between the two numbers that the table shows ([`crate::stats::change`]). The row has a star
 //! if the test separates the columns in the same direction and the change is large enough.
 
+mod between;
 mod csv;
 mod fail_on;
 mod ladder;
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use self::{
+    between::{Between, BetweenError, Explainer, Explaining, between_text},
     csv::compare_csv,
     fail_on::{FailOn, FailOnError},
     ladder::ladder_text,

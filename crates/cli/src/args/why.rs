@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use lab::{
-    show::At,
+    show::{At, between::BetweenWanted},
     why::{Which, WhyWanted},
 };
 
@@ -15,9 +15,17 @@ use lab::{
 /// mark, with the free blocks of that instant; what kswapd was asked; whether compaction was deferred, skipped or ran, and how
 /// it ended; reclaim; waits, and behind whom; what came of it. The run hash must come out as it was, and the program must be the
 /// one that made the result.
+///
+/// With --between the question is about two simulated columns of the result with the same seeds, and nothing runs again: the
+/// row's change and whether it is more than luck (the tests of `compare`), and at most ten lines of what differs with it. Where
+/// the row is a time, first the times by cause of all tasks and kernel threads that moved in the row's direction, each with its
+/// share of what all such causes gained or lost together. Then the counters of the row's case, the largest change in logarithms
+/// first, each with the correlation, over the seeds, of its difference with the row's; from four seeds on. Both only as far as
+/// they differ beyond luck, tested among their kind. A counter that differs is no proof: what it has to do with the row is for
+/// the reader to say. The first instant at which the two runs part is not found yet.
 #[derive(Debug, Args)]
 #[command(
-    group = ArgGroup::new("which").required(true).args(["slowest", "stall", "at"]),
+    group = ArgGroup::new("which").required(true).args(["slowest", "stall", "at", "between"]),
     after_help = "\
 Examples:
   pagelab run thpscale --machine two-node-2g --variant v4.1-rc2 -o results/mine
@@ -25,6 +33,8 @@ Examples:
   pagelab why results/mine --slowest 10 --what fault
   pagelab why results/mine --stall 17 --kernel v4.1-rc2
   pagelab why results/mine --at 12.3s --task 4
+  pagelab run thpscale-4.1 --column 4.1-rc2+0 --column 4.1-rc2+4 --seeds 8 -o results/two
+  pagelab why results/two --between 4.1-rc2+0 4.1-rc2+4 --row amean:fault-huge-7
 
 Two lines name the operation: its place, kind, task and instant, its cell, page and order, and its time by cause. Each
 sentence below is about one kind of fact, from the instant of the first one on; what finds no room is in --format json, fact
@@ -32,7 +42,7 @@ by fact. Operations of kernel threads are left out. A cell takes as long as it t
 found in one run of it.
 
 Exit status: 0 printed, 1 a cell did not come out as it was, 2 wrong input: no result of the simulator, a result of another
-program, or fewer operations than asked for, 130 interrupted."
+program, fewer operations than asked for, or an unknown column or row, 130 interrupted."
 )]
 pub(crate) struct Why {
     /// A result directory with simulated cells
@@ -47,6 +57,14 @@ pub(crate) struct Why {
     /// The slowest operation that was under way at this instant: 12.3s, 450ms, 5min
     #[arg(long, value_name = "TIME")]
     at: Option<At>,
+    /// Two columns whose difference is asked about: kernels, or labels as --format csv has them
+    #[arg(long, num_args = 2, value_names = ["A", "B"], requires = "row",
+        conflicts_with_all = ["what", "kernel", "case", "seed"])]
+    between: Vec<String>,
+    /// With --between, the row: its first word, its metric or a counter, and the rest of its name
+    #[arg(long, value_name = "METRIC:CASE", requires = "between",
+        conflicts_with_all = ["slowest", "stall", "at"])]
+    row: Option<String>,
     /// With --at, the number of the task
     #[arg(long, value_name = "N", requires = "at")]
     task: Option<u32>,
@@ -77,6 +95,12 @@ pub(crate) enum WhyFormat {
 }
 
 impl Why {
+    /// The question about two columns, if that is asked.
+    pub(crate) fn between(&self) -> Option<BetweenWanted> {
+        let columns: [String; 2] = self.between.clone().try_into().ok()?;
+        Some(BetweenWanted { result: self.result.clone(), columns, row: self.row.clone()? })
+    }
+
     /// This command in the laboratory's words.
     pub(crate) fn wanted(&self) -> WhyWanted {
         let which = match (self.slowest, self.stall, self.at) {

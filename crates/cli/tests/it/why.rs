@@ -105,3 +105,48 @@ fn operations_of_a_real_kernel_are_not_known() {
         .expect(2)
         .says(&["result: only the simulator knows what an operation did", "--target sim"]);
 }
+
+#[test]
+fn the_difference_of_two_columns_is_told_by_what_differs_with_it() {
+    let room = Room::new();
+    // Two columns of one kernel: faults compact for huge pages in the first one alone.
+    let run = ["run", "thpscale", "--target", "sim", "--machine", "two-node-2g", "--variant", "v4.1-rc2"];
+    let sets =
+        ["--set", "threads=4", "--set", "transparent_hugepage/defrag=always,never", "--seeds", "2", "-o", "result"];
+    room.run(&words(&[&run, &sets])).expect(0);
+    let kernels: Vec<String> = {
+        let cells = report::cells(document::whole_records(&room.here().join("result")));
+        let mut kernels: Vec<String> = cells.into_iter().map(|cell| cell.key.kernel).collect();
+        kernels.dedup();
+        kernels
+    };
+    let (old, new) = (kernels[0].as_str(), kernels[kernels.len() - 1].as_str());
+    let between = ["why", "result", "--between", old, new, "--row"];
+    let text = room.run(&words(&[&between, &["amean:fault-huge-4"]])).expect(0).stdout;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.lines().next().is_some_and(|line| line.ends_with(": Amean fault-huge-4 (us)")), "{text}");
+    assert!(
+        text.contains("that differ: transparent_hugepage/defrag always -> never")
+            && text.contains(&format!("sim:{new}:two-node-2g")),
+        "{text}"
+    );
+    let numbered = text.lines().filter(|line| line.get(2..4) == Some(". ")).count();
+    assert!((1..=10).contains(&numbered), "{text}");
+
+    let json = room.run(&words(&[&between, &["compact_stall:4", "--format", "json"]])).expect(0).stdout;
+    let found: Value = serde_json::from_str(&json).expect("an object");
+    assert_eq!(found["row"]["metric"], "compact_stall");
+    assert!(found["explained"].as_array().unwrap().iter().all(|one| one["kind"] == "counter"), "{json}");
+
+    let row = ["--row", "amean:fault-huge-4"];
+    for (options, says) in [
+        (words(&[&between, &["amean:fault-huge-9"]]), "nearest: amean:fault-huge-4"),
+        (words(&[&["why", "result", "--between", old, "v9.9"], &row]), "--between: unknown column \"v9.9\""),
+        (words(&[&["why", "result", "--between", old, old], &row]), "twice; name two columns"),
+        (words(&[&["why", "result", "--between", old, new]]), "--row <METRIC:CASE>"),
+        (words(&[&["why", "result", "--slowest", "1"], &row]), "cannot be used with"),
+        (words(&[&["why", "nowhere", "--between", old, new], &row]), "nowhere"),
+    ] {
+        room.run(&options).expect(2).says(&[says]);
+    }
+}
