@@ -22,9 +22,6 @@ use crate::{
     usage::UsageError,
 };
 
-/// Digits of the program's hash in the name of a result directory.
-pub(crate) const HASH_DIGITS: usize = 8;
-
 /// A series and what a result makes of its claims.
 #[derive(Debug)]
 pub struct Judged {
@@ -50,7 +47,7 @@ pub fn series(names: &[String]) -> Result<Vec<Published>, UsageError> {
 /// and then what else claims need, each in a directory of its own. Directories are of these seeds and this program, so that the
 /// same again goes on there.
 pub fn requests(published: &Published, seeds: Seeds, workers: Option<usize>, out: Option<&Path>) -> Vec<Request> {
-    let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
+    let program = provenance::short(provenance::PROGRAM_HASH);
     let directory = Path::new("results").join(format!("claims-{}-{seeds}-{program}", published.name));
     let directory = out.map_or(directory, Path::to_owned);
     let columns =

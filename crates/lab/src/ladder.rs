@@ -9,8 +9,7 @@ use report::{
 };
 
 use crate::{
-    evidence::{self, HASH_DIGITS},
-    named,
+    evidence, named,
     plan::{Request, Seeds},
     provenance,
     show::{self, Format},
@@ -97,7 +96,7 @@ impl Wanted {
         let name = |text: &str| text.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
         let what = format!("{from:?} {steps:?} {by_rule} {workload:?} {machine:?} {sets:?}");
         let hash = blake3::hash(what.as_bytes()).to_hex();
-        let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
+        let program = provenance::short(provenance::PROGRAM_HASH);
         let directory = format!("ladder-{}-{}-{seeds}-{}-{program}", name(workload), name(from), &hash[..6]);
         self.out.clone().unwrap_or_else(|| Path::new("results").join(directory))
     }

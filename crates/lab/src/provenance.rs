@@ -21,7 +21,7 @@ pub const GUEST_HASH: &str = env!("PAGELAB_GUEST_HASH");
 /// The commit this program was built from.
 pub const COMMIT: &str = env!("PAGELAB_COMMIT");
 
-/// Digits of a hash that a message shows.
+/// Digits of a hash that messages and names of directories show: they tell it from others.
 const HASH_DIGITS: usize = 8;
 
 /// The beginning of a hash, for messages.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use units::{Bytes, setting};
 
 use crate::{
-    evidence::{self, HASH_DIGITS},
+    evidence,
     experiment::Experiment,
     ladder,
     plan::{Plan, Request, Seeds, Session},
@@ -157,7 +157,7 @@ impl Wanted {
         let name = experiment.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
         let what = format!("{experiment:?} {sets:?} {variants:?} {machine:?} {state:?}");
         let hash = blake3::hash(what.as_bytes()).to_hex();
-        let program = &provenance::PROGRAM_HASH[..HASH_DIGITS];
+        let program = provenance::short(provenance::PROGRAM_HASH);
         let directory = format!("sweep-{name}-{seeds}-{}-{program}", &hash[..6]);
         self.out.clone().unwrap_or_else(|| Path::new("results").join(directory))
     }

@@ -14,7 +14,7 @@ use std::{cmp::Reverse, collections::BTreeSet, path::PathBuf, sync::atomic::Atom
 use linux::worker::{self, WorkerError};
 use memory::{fact::Told, news::Daemon};
 use mm::whole::daemon::Row;
-use report::{Cell, Key, Record, SlowPath, System, Target, slow_path::Entry};
+use report::{Cell, Key, Record, SlowPath, Target, slow_path::Entry};
 
 pub use self::explained::Explained;
 use crate::{
@@ -88,8 +88,9 @@ struct Stall<'a> {
 pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunError> {
     let directory = &wanted.result;
     let (identity, contents) = results::contents(directory, None)?;
-    let systems: Vec<System> = contents.records.iter().filter_map(system).cloned().collect();
-    let cells = report::cells(contents.records);
+    let is_cell = |record: &Record| matches!(record, Record::Cell(_));
+    let (cells, others): (Vec<Record>, Vec<Record>) = contents.records.into_iter().partition(is_cell);
+    let cells = report::cells(cells);
     let cells = chosen(&cells, wanted)?;
     let stalls = stalls(&cells, wanted)?;
     let mut explained: Vec<Explained> = Vec::new();
@@ -98,7 +99,7 @@ pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunE
         let Some(first) = of_cell.first() else { continue };
         provenance::check_program(&cell.key.program)
             .map_err(|problem| UsageError::in_file(directory.display(), problem))?;
-        let order = order_again(directory, &identity, &systems, &cell.key)?;
+        let order = order_again(directory, &identity, &others, &cell.key)?;
         let span =
             |stall: &Stall<'_>| (stall.entry.task, stall.entry.start_ps, stall.entry.start_ps + stall.entry.ps());
         let order = Order::Why(WhyOrder { cell: order, operations: of_cell.iter().map(span).collect() });
@@ -113,13 +114,6 @@ pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunE
     }
     explained.sort_by_key(|explained| explained.stall);
     Ok(explained)
-}
-
-fn system(record: &Record) -> Option<&System> {
-    match record {
-        Record::System(system) => Some(system),
-        Record::Cell(_) | Record::Skipped(_) => None,
-    }
 }
 
 /// The simulated cells that are asked about.

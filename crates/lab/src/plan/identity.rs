@@ -5,11 +5,10 @@ use std::collections::BTreeSet;
 use report::Key;
 
 use super::{Identity, Seeds};
+use crate::provenance;
 
 /// Values of a difference that are named on each side; of more there is the number.
 const NAMED_MAX: usize = 4;
-/// Digits of a program's hash that tell it from others.
-const HASH_DIGITS: usize = 8;
 
 impl Identity {
     /// The keys that `run.json` may have, beside its checksum.
@@ -38,7 +37,7 @@ impl Identity {
 
     /// Lists the differences between this run and `other`, as `NAME: OLD there, NEW here`.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
-        let program = |run: &Self| BTreeSet::from([run.program.chars().take(HASH_DIGITS).collect::<String>()]);
+        let program = |run: &Self| BTreeSet::from([provenance::short(&run.program)]);
         let sample = |run: &Self| BTreeSet::from([run.sample.map_or("none".to_owned(), |every| every.to_string())]);
         let map = |run: &Self| BTreeSet::from([if run.map { "yes" } else { "no" }.to_owned()]);
         let mut found: Vec<_> = [

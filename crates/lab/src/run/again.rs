@@ -3,10 +3,10 @@
 //! The machine is the one that the result holds, and the kernel is as `run.json` has it: no file is read that may have changed
 //! since, but for a state file. That it is the same run is judged by the run hash of what comes of the order.
 
-use std::{path::Path, sync::atomic::AtomicBool, thread};
+use std::{collections::BTreeSet, path::Path, sync::atomic::AtomicBool, thread};
 
 use linux::{file::Ground, tracing::Watch};
-use report::{Key, Record, System, Target, read_line};
+use report::{Key, Record, Target, read_line};
 
 use super::{
     at_once::{News, in_order},
@@ -32,7 +32,7 @@ use crate::{
 pub(crate) fn order_again(
     directory: &Path,
     identity: &Identity,
-    systems: &[System],
+    records: &[Record],
     key: &Key,
 ) -> Result<CellOrder, UsageError> {
     let wrong = |problem: String| UsageError::in_file(directory.display(), problem);
@@ -40,8 +40,10 @@ pub(crate) fn order_again(
         |what: &str| wrong(format!("it does not say the {what} of {}, so nothing can be run again", key.kernel));
     let column = identity.simulated.iter().find(|simulated| simulated.column == key.column());
     let column = column.ok_or_else(|| lacks("rules"))?;
-    let system = systems.iter().find(|system| system.column() == key.column());
-    let text = system.and_then(|system| system.captures.get(SIMULATED_MACHINE)?.as_str());
+    let text = records.iter().find_map(|record| match record {
+        Record::System(system) if system.column() == key.column() => system.captures.get(SIMULATED_MACHINE)?.as_str(),
+        Record::System(_) | Record::Cell(_) | Record::Skipped(_) => None,
+    });
     let text = text.ok_or_else(|| lacks("machine"))?;
     let source = Source::from_text(format!("{}.toml", key.machine), text);
     let machine = Machine::from_source(&source, &linux::setting::names())?;
@@ -53,6 +55,7 @@ pub(crate) fn order_again(
         shifts => machine.counting_instructions(in_turn(shifts, key.seed)),
     };
     let asked = identity.asked.clone().unwrap_or_default();
+    let footprint = footprint::every(&workload, &machine.settings);
     Ok(CellOrder {
         key: key.clone(),
         cap,
@@ -67,9 +70,9 @@ pub(crate) fn order_again(
             prefix: states::prefix(&column.start, true, key, &asked),
         }),
         trace: None,
-        sample: None,
+        sample: identity.sample,
         map: None,
-        footprint: None,
+        footprint,
     })
 }
 
@@ -81,15 +84,9 @@ pub(crate) fn lines_again(directory: &Path) -> Result<Vec<(Record, String)>, Usa
     let wrong = |problem: String| UsageError::in_file(directory.display(), problem);
     let (identity, contents) = held::read(directory)?;
     provenance::check_program(&identity.program).map_err(wrong)?;
-    let systems = contents.records.iter().filter_map(|record| match record {
-        Record::System(system) => Some(system.clone()),
-        Record::Cell(_) | Record::Skipped(_) => None,
-    });
-    let systems: Vec<System> = systems.collect();
-    let mut cells = contents.records;
-    cells.retain(|record| matches!(record, Record::Cell(_)));
-    let has = |key: &Key| cells.iter().any(|record| held::key_of(record) == Some(key));
-    if let Some(Key { kernel, case, seed, .. }) = identity.keys.iter().find(|key| !has(key)) {
+    let cells: Vec<&Record> = contents.records.iter().filter(|record| matches!(record, Record::Cell(_))).collect();
+    let found: BTreeSet<&Key> = cells.iter().filter_map(|record| held::key_of(record)).collect();
+    if let Some(Key { kernel, case, seed, .. }) = identity.keys.iter().find(|key| !found.contains(key)) {
         return Err(wrong(format!(
             "{kernel} {case} seed {seed} has no result yet, or failed; the same run with -o goes on"
         )));
@@ -100,8 +97,8 @@ pub(crate) fn lines_again(directory: &Path) -> Result<Vec<(Record, String)>, Usa
     if identity.map {
         return Err(wrong("its maps of memory are files beside it; run it without --map".to_owned()));
     }
-    let line = |record: Record| {
-        let key = held::key_of(&record).expect("only cells were kept");
+    let line = |record: &Record| {
+        let key = held::key_of(record).expect("only cells were kept");
         let name = format!("{} {} seed {}", key.kernel, key.case, key.seed);
         if key.target != Target::Sim {
             let target = key.target;
@@ -109,13 +106,9 @@ pub(crate) fn lines_again(directory: &Path) -> Result<Vec<(Record, String)>, Usa
                 "{name} is of target {target}, and only simulated cells come out the same again"
             )));
         }
-        let mut order = order_again(directory, &identity, &systems, key)?;
-        let machine = order.simulated.as_ref().map_or("", |simulated| &simulated.machine);
-        let machine = Machine::from_source(&Source::from_text(name.clone(), machine), &linux::setting::names())?;
-        order.sample = identity.sample;
-        order.footprint = footprint::every(&workload::of_key(key).map_err(wrong)?, &machine.settings);
+        let order = order_again(directory, &identity, &contents.records, key)?;
         let line = travel::line_of(order, TIMEOUT_S_MAX).map_err(|problem| wrong(format!("{name}: {problem}")))?;
-        Ok((record, line))
+        Ok((record.clone(), line))
     };
     cells.into_iter().map(line).collect()
 }
