@@ -118,7 +118,7 @@ pub enum Fact {
         mark: Mark,
         /// The zone's free memory.
         room: Room,
-        /// What the zone lacks.
+        /// The lack of the zone.
         lacks: Lacks,
     },
     /// The request enters the slow path (`__alloc_pages_slowpath`).

@@ -40,7 +40,7 @@ fn a_case_comes_out_as_it_was_packed() {
     // A result is what any command takes, and a second time it is there already.
     room.run(&["compare", "mine", "results/bug"]).expect(0);
     room.run(&["run", "bug.case"]).expect(0);
-    // The same case is the same file.
+    // Packed again, the case is the same file.
     let bytes = fs::read(room.here().join("bug.case")).unwrap();
     room.run(&["pack", "results/bug", "-o", "again.case"]).expect(0);
     assert!(fs::read(room.here().join("again.case")).unwrap() == bytes);
@@ -61,7 +61,7 @@ fn a_case_that_was_tampered_with_is_refused_and_leaves_nothing() {
         case
     };
     let (identity, result) = (case["identity"].as_str().unwrap(), case["result"].as_str().unwrap());
-    // Somebody who seals what he alters still cannot have a file of this machine read.
+    // An altered case whose checksums are right still cannot have a file of this machine read.
     let mut of_file: Value = serde_json::from_str(identity).unwrap();
     of_file["simulated"][0]["start"] = serde_json::json!({ "file": { "path": "/etc/passwd", "hash": "00" } });
     let of_file = of_file.as_object_mut().unwrap();

@@ -12,7 +12,7 @@ const FULL: [&str; 10] =
 /// The question about its slowest faults.
 const FAULTS: [&str; 6] = ["why", "result", "--what", "fault", "--slowest", "4"];
 
-/// The sum of a number over facts of one kind.
+/// The sum of a number over all facts with a name.
 fn sum(facts: &[Value], kind: &str, number: &str) -> u64 {
     let of_kind = facts.iter().filter(|told| told["fact"]["fact"] == kind);
     of_kind.map(|told| told["fact"][number].as_u64().expect("a number")).sum()

@@ -1,4 +1,4 @@
-//! From the facts of an operation to sentences: facts of one kind are one sentence, with the instant of the first.
+//! From the facts of an operation to sentences. Facts of equal kind make a single sentence, with the instant of the first fact.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(super) enum Rank {
     Most,
 }
 
-/// The kind of a fact: facts of one kind are one sentence.
+/// The kind of a fact: facts of equal kind make a single sentence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Wakeup(u32, &'static str),

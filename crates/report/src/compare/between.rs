@@ -229,7 +229,8 @@ fn causes(cells: &[Cell], columns: [&Column; 2]) -> Table {
     }
 }
 
-/// Numbers that differ beyond luck, or of one run, in the order in which they explain a row, and how many there are in all.
+/// Numbers that differ beyond luck, in the order in which they explain a row, and how many numbers were looked at. Where runs are
+/// too few to tell luck, a number counts whose difference is large enough to matter.
 fn explaining(kind: Explainer, report: &Report, row: &Compared, runs: &BTreeMap<u64, f64>) -> (Vec<Explaining>, usize) {
     let comparison = Comparison::of(report, Gates::default());
     let is_row = |found: &&Compared| (&found.metric, &found.case) == (&row.metric, &row.case);

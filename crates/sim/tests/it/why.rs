@@ -145,7 +145,7 @@ fn facts_and_counters_count_the_same() {
     let begun = count(|fact| u64::from(matches!(fact, Fact::ReclaimBegin { .. })));
     let ended = count(|fact| u64::from(matches!(fact, Fact::ReclaimEnd { .. })));
     assert!(begun > 0 && begun == ended);
-    // Who enters the slow path leaves it within the operation's facts, whatever comes of it.
+    // A request that enters the slow path leaves it within the operation's facts, whatever comes of it.
     for story in &extra.why {
         let of = |is: fn(&Fact) -> bool| story.facts.iter().filter(|told| is(&told.fact)).count();
         let entered = of(|fact| matches!(fact, Fact::SlowPath { .. }));
