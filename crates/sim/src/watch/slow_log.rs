@@ -5,7 +5,8 @@
 //! it begins to work until it sleeps again. Waiting for the mmap lock alone is not logged.
 //!
 //! Always on: a step on the fast path pays one check. Nothing that is simulated depends on the log. Bounded: the longest
-//! operations are kept, of equal ones those that ended first, and all are counted.
+//! operations of each kind and order are kept, of equal ones those that ended first, and all are counted. Were the longest of
+//! all kept, a run that waits for its disk would have no other operation in its log.
 
 use std::{cmp::Reverse, collections::BTreeMap, fmt};
 
@@ -22,8 +23,8 @@ use crate::{
     world::World,
 };
 
-/// Most operations that are kept: some 400 KiB in a result.
-const KEPT_MAX: usize = 4096;
+/// Most operations of each kind and order that are kept: some 100 KiB in a result.
+const KEPT_MAX: usize = 1024;
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,14 +100,14 @@ struct Open {
     resumed: Option<(Time, Spent)>,
 }
 
-/// The operations that are kept, the shortest first; of equal ones, the latest first.
+/// The operations of a kind and order that are kept, the shortest first; of equal ones, the latest first.
 type Kept = BTreeMap<(Picos, Reverse<u64>), Box<SlowOperation>>;
 
 /// The log of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlowLog {
     open: BTreeMap<TaskId, Box<Open>>,
-    kept: Kept,
+    kept: BTreeMap<(What, Option<Order>), Kept>,
     totals: BTreeMap<What, SlowTotal>,
     /// Number of operations that have ended.
     ended: u64,
@@ -126,17 +127,19 @@ impl SlowLog {
         total.time = Picos(total.time.0.saturating_add(time.0));
         let key = (time, Reverse(self.ended));
         self.ended += 1;
-        if self.kept.len() == KEPT_MAX {
-            if self.kept.first_key_value().is_some_and(|(shortest, _)| key < *shortest) {
+        let kept = self.kept.entry((operation.what, operation.order)).or_default();
+        if kept.len() == KEPT_MAX {
+            if kept.first_key_value().is_some_and(|(shortest, _)| key < *shortest) {
                 return;
             }
-            self.kept.pop_first();
+            kept.pop_first();
         }
-        self.kept.insert(key, Box::new(operation));
+        kept.insert(key, Box::new(operation));
     }
 
     fn finish(self) -> SlowOperations {
-        let mut longest: Vec<SlowOperation> = self.kept.into_values().map(|operation| *operation).collect();
+        let kept = self.kept.into_values().flat_map(Kept::into_values);
+        let mut longest: Vec<SlowOperation> = kept.map(|operation| *operation).collect();
         longest.sort_by_key(|operation| (operation.start, operation.task));
         SlowOperations { longest, totals: self.totals }
     }
@@ -282,11 +285,17 @@ mod tests {
         log.close(operation(most + 3), &spent(5));
         log.close(operation(most + 4), &spent(4));
         log.close(operation(most + 5), &spent(0));
-        let all = log.finish();
+        // Another kind and another order have room of their own.
+        log.close(SlowOperation { what: What::call("fsync"), ..operation(most + 6) }, &spent(1));
+        log.close(SlowOperation { order: Some(Order::HUGE), ..operation(most + 7) }, &spent(1));
+        let mut all = log.finish();
+        let others: Vec<u64> = all.longest.split_off(KEPT_MAX).iter().map(|operation| operation.start.0).collect();
+        assert_eq!(others, [most + 6, most + 7]);
         let starts: Vec<u64> = all.longest.iter().map(|operation| operation.start.0).collect();
         assert_eq!(starts, (0..most - 3).chain(most..most + 3).collect::<Vec<_>>());
-        let total = SlowTotal { count: most + 5, time: Picos(5 * most + 6 * 3 + 5 + 4) };
-        assert_eq!(all.totals, [(What::call("fault"), total)].into());
+        let faults = SlowTotal { count: most + 6, time: Picos(5 * most + 6 * 3 + 5 + 4 + 1) };
+        let fsync = SlowTotal { count: 1, time: Picos(1) };
+        assert_eq!(all.totals, [(What::call("fault"), faults), (What::call("fsync"), fsync)].into());
     }
 
     #[test]
