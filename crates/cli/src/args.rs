@@ -4,6 +4,7 @@ mod cells;
 mod claims;
 mod compare;
 mod export;
+mod fork;
 mod format;
 mod groups;
 mod list;
@@ -34,6 +35,7 @@ pub(crate) use self::{
     claims::{Claims, Score},
     compare::{Compare, Ladder, Noise},
     export::{Export, Tool},
+    fork::Fork,
     format::{AsColumns, FormatArg, ProgressArg, ShowFormatArg},
     list::{List, Listed},
     map::Map,
@@ -125,6 +127,7 @@ Examples:
     Report(Report),
     Map(Map),
     Why(Why),
+    Fork(Fork),
     Pack(Pack),
     Compare(Compare),
     Noise(Noise),

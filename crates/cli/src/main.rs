@@ -20,10 +20,11 @@ use lab::{
     calibrate,
     progress::{Progress, RunError},
     run,
-    show::{self, Causes, PageWanted, Which},
+    show::{self, Causes, PageWanted, Which, between::BetweenWanted},
     state::RecipeStart,
     suggest::{self, StateMake},
     usage::UsageError,
+    why::parting::Parting,
 };
 
 use crate::{
@@ -97,6 +98,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Map(args) => print(&show::map(&args.wanted())?),
         Command::Why(args) => why(&args),
+        Command::Fork(args) => fork(&args),
         Command::Pack(args) => pack(&args),
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
@@ -192,17 +194,50 @@ fn pack(args: &args::Pack) -> anyhow::Result<ExitCode> {
 fn why(args: &args::Why) -> anyhow::Result<ExitCode> {
     if let Some(wanted) = args.between() {
         let between = lab::show::between::between(&wanted)?;
+        let parting = if args.parting { Some(parting(&wanted)?) } else { None };
         return print(&match args.format {
-            WhyFormat::Text => lab::show::between::text(&between),
-            WhyFormat::Json => lab::show::between::json(&between),
+            WhyFormat::Text => {
+                lab::show::between::text(&between) + &parting.as_ref().map(lab::why::parting::text).unwrap_or_default()
+            }
+            WhyFormat::Json => lab::show::between::json(&between, parting.as_ref()),
         });
     }
     let stop = Arc::new(AtomicBool::new(false));
     lab::interrupt::set_on_signal(&stop)?;
+    if args.inevitable {
+        let mut progress = progress::Reporter::new(args::ProgressArg::default(), false);
+        let found = lab::why::inevitable::inevitable(&args.wanted(), &stop, &mut progress);
+        progress.clear();
+        return print(&match args.format {
+            WhyFormat::Text => lab::why::inevitable::text(&found?),
+            WhyFormat::Json => lab::why::inevitable::json(&found?),
+        });
+    }
     let explained = lab::why::why(&args.wanted(), &stop)?;
     print(&match args.format {
         WhyFormat::Text => lab::why::text(&explained),
         WhyFormat::Json => lab::why::json(&explained),
+    })
+}
+
+fn parting(wanted: &BetweenWanted) -> anyhow::Result<Parting> {
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let mut progress = progress::Reporter::new(args::ProgressArg::default(), false);
+    let found = lab::why::parting::parting(wanted, &stop, &mut progress);
+    progress.clear();
+    Ok(found?)
+}
+
+fn fork(args: &args::Fork) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let mut progress = progress::Reporter::new(args::ProgressArg::default(), false);
+    let forked = lab::fork::fork(&args.wanted(), &stop, &mut progress);
+    progress.clear();
+    print(&match args.format {
+        WhyFormat::Text => lab::fork::text(&forked?),
+        WhyFormat::Json => lab::fork::json(&forked?),
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The same code works in a worker on this machine and in a worker inside a guest.
 
+mod branch;
 pub(crate) mod guests;
 mod trial;
 
@@ -70,6 +71,7 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
     match serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {}", brief(error)))? {
         Order::Cell(order) => work_on_cell(order),
         Order::Why(order) => why(&order),
+        Order::Branch(order) => branch::work(*order),
         Order::Probe { seconds } => Ok(calibrate::probe_as_worker(seconds)?),
     }
 }
@@ -280,7 +282,9 @@ fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &m
     let (faults, check_every) = (trial.faults, trial.check_every);
     let map = order.map.is_some();
     let why = trial.why.clone();
-    let options = sim::Options { trace_lines, sample, map, faults, check_every, why, ..sim::Options::default() };
+    let branch = trial.branch.clone();
+    let options =
+        sim::Options { trace_lines, sample, map, faults, check_every, why, branch, ..sim::Options::default() };
     let conditions = workload::conditions(&order.key)?;
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
@@ -298,8 +302,12 @@ fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &m
     let state = what.state.as_deref().map(|file| load_state(file, &config.machine)).transpose()?;
     let map = state.as_ref().map(|(_, map)| map);
     let run = sim::try_simulate_from(&config, options, map, entry, main);
+    if let Err(sim::NoResult::Decided(decided)) = &run {
+        trial.decided = Some(decided.clone());
+    }
     let (outcome, finish, extra) = run.map_err(|problem| no_result(&problem, &order.key.machine))?;
     (trial.counters, trial.made, trial.stories) = (Some(finish.counters.clone()), extra.faults, extra.why);
+    (trial.hashes, trial.window) = (extra.hashes, extra.window);
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;

@@ -1,6 +1,7 @@
 //! An experiment is workload × variant × machine × state × target × seed. This crate knows every other one.
 
 pub mod arithmetic;
+mod branches;
 pub mod calibrate;
 pub mod cell;
 pub mod counted;
@@ -9,6 +10,7 @@ pub mod evidence;
 pub mod experiment;
 pub mod fidelity;
 mod footprint;
+pub mod fork;
 pub mod import;
 pub mod interrupt;
 pub mod ladder;

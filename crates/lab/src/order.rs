@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use linux::{file::Ground, tracing::Watch};
-use memory::fact::Told;
-use report::{Key, SlowPath};
+use memory::{decision::Otherwise, fact::Told};
+use report::{Key, Measured, Series, SlowPath};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Picos};
 use workloads::recipe::Recipe;
@@ -19,6 +19,8 @@ pub enum Order {
     Cell(CellOrder),
     /// A simulated cell once more, for the facts of some of its operations.
     Why(WhyOrder),
+    /// A simulated cell once more, which leaves its path at an instant.
+    Branch(Box<BranchOrder>),
     /// Times of primitive operations, for prices.
     Probe {
         /// For how many seconds of the worker's time.
@@ -53,6 +55,61 @@ pub struct Story {
     pub facts: Vec<Told>,
     /// Whether the operation began and ended, by the clock of its CPU, when its parts say so.
     pub is_whole: bool,
+}
+
+/// A simulated cell, and where it leaves its path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BranchOrder {
+    /// The cell.
+    pub cell: CellOrder,
+    /// Changes, by instant, in picoseconds.
+    pub changes: Vec<(u64, BranchChange)>,
+    /// A decision that is taken otherwise.
+    pub otherwise: Option<Otherwise>,
+    /// The symptom that the branch is asked about, if it is.
+    pub symptom: Option<Symptom>,
+    /// The first and the last instant between which all facts are wanted, in picoseconds.
+    pub window: Option<[u64; 2]>,
+}
+
+/// A change of a run in progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BranchChange {
+    /// None: the run hash at this instant is wanted.
+    Nothing,
+    /// Other rules.
+    Rules(Box<Recorded>),
+    /// Other draws, from this seed.
+    Draws(u64),
+}
+
+/// A fault of a task on a range of pages that takes long; see [`sim::Symptom`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Symptom {
+    /// The number of the task.
+    pub task: u32,
+    /// The first and the last page.
+    pub pages: [u64; 2],
+    /// The time, in picoseconds.
+    pub over_ps: u64,
+    /// The instant from which faults are looked at, in picoseconds.
+    pub from_ps: u64,
+}
+
+/// The line that comes of a [`BranchOrder`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Branched {
+    /// The run hash before each change.
+    pub hashes: Vec<String>,
+    /// Whether the symptom has shown; without one, none.
+    pub is_met: Option<bool>,
+    /// The last time before [`Symptom::from_ps`] at which the task left the pages, in picoseconds.
+    pub left_ps: Option<u64>,
+    /// Facts of all tasks between two instants, if they were wanted.
+    pub window: Vec<Told>,
+    /// What the branch measured, and its samples; none if it was ended at its symptom.
+    pub found: Option<(Measured, Option<Series>)>,
 }
 
 /// A cell, and how it is worked on.

@@ -39,6 +39,7 @@ use units::Bytes;
 pub use self::{again::Repeated, files::IDENTITY_FILE};
 pub(crate) use self::{
     again::{lines_again, order_again, repeat},
+    at_once::{News, in_order},
     boot::{BOOT_TIMEOUT_S, planned_nodes},
     directory::{directory_of_case, discard},
     files::{SIMULATED_MACHINE, state_path},
@@ -46,7 +47,6 @@ pub(crate) use self::{
     here::{choose_accelerator, put_back, scratch},
 };
 use self::{
-    at_once::{News, in_order},
     boot::{boots, guest_plan, modules},
     directory::{Opened, finish, fresh_directory, open, with_seeds_that_are_there},
     files::CELL,

@@ -6,10 +6,17 @@
 
 mod chain;
 mod explained;
-mod numbers;
+pub mod inevitable;
+pub(crate) mod numbers;
+pub mod parting;
 mod words;
 
-use std::{cmp::Reverse, collections::BTreeSet, path::PathBuf, sync::atomic::AtomicBool};
+use std::{
+    cmp::Reverse,
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
 
 use linux::worker::{self, WorkerError};
 use memory::{fact::Told, news::Daemon};
@@ -53,6 +60,15 @@ pub struct WhyWanted {
     pub which: Which,
     /// Only of this kind: `fault`, or the name of a system call.
     pub what: Option<String>,
+    /// Only of requests for blocks of this order.
+    pub order: Option<u8>,
+    /// Of these cells.
+    pub chosen: Chosen,
+}
+
+/// The cells that a user asks about.
+#[derive(Clone, Debug, Default)]
+pub struct Chosen {
     /// Only of this kernel, by its name or its column's label.
     pub kernel: Option<String>,
     /// Only of this case.
@@ -91,7 +107,7 @@ pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunE
     let is_cell = |record: &Record| matches!(record, Record::Cell(_));
     let (cells, others): (Vec<Record>, Vec<Record>) = contents.records.into_iter().partition(is_cell);
     let cells = report::cells(cells);
-    let cells = chosen(&cells, wanted)?;
+    let cells = chosen(&cells, directory, &wanted.chosen)?;
     let stalls = stalls(&cells, wanted)?;
     let mut explained: Vec<Explained> = Vec::new();
     for cell in &cells {
@@ -117,8 +133,8 @@ pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunE
 }
 
 /// The simulated cells that are asked about.
-fn chosen<'a>(cells: &'a [Cell], wanted: &WhyWanted) -> Result<Vec<&'a Cell>, UsageError> {
-    let place = wanted.result.display();
+pub(crate) fn chosen<'a>(cells: &'a [Cell], result: &Path, wanted: &Chosen) -> Result<Vec<&'a Cell>, UsageError> {
+    let place = result.display();
     let logged: Vec<&Cell> = cells.iter().filter(|cell| cell.slow_path.is_some()).collect();
     if logged.is_empty() {
         let targets: Vec<&str> = cells.iter().map(|cell| cell.key.target.name()).collect();
@@ -182,6 +198,9 @@ fn stalls<'a>(cells: &[&'a Cell], wanted: &WhyWanted) -> Result<Vec<Stall<'a>>, 
             return Err(UsageError::of_key("--what", unknown("operation", what, &known)));
         }
         all.retain(|stall| stall.log.name(stall.entry) == what);
+    }
+    if let Some(order) = wanted.order {
+        all.retain(|stall| stall.entry.order == Some(order));
     }
     all.sort_by_key(|stall| Reverse(stall.entry.ps()));
     all.iter_mut().zip(1..).for_each(|(stall, number)| stall.number = number);

@@ -15,6 +15,7 @@ use units::{NodeId, Order};
 use crate::{
     Memory,
     cx::Cx,
+    decision::Decision,
     event::Event,
     fact::{Fact, Kswapd},
     news::{Daemon, News},
@@ -140,7 +141,9 @@ impl Memory {
             return tell_kswapd(cx, node, order, answer);
         }
         tell_kswapd(cx, node, order, Kswapd::Woken);
-        self.ring_kswapd(cx, node);
+        if !cx.decides_otherwise(Decision::WakeKswapd) {
+            self.ring_kswapd(cx, node);
+        }
     }
 
     /// A request found no zone above its Low mark (`wakeup_kswapd` for each of a node's zones that it may have).
@@ -156,7 +159,7 @@ impl Memory {
         }
         let has_need = self.zones_up_to(node, highest).any(|zone| !self.zone_balanced(zone, order, 0, ZoneKind::Dma));
         tell_kswapd(cx, node, order, if has_need { Kswapd::Woken } else { Kswapd::Content });
-        if has_need {
+        if has_need && !cx.decides_otherwise(Decision::WakeKswapd) {
             self.ring_kswapd(cx, node);
         }
     }

@@ -9,6 +9,7 @@ use units::{CpuId, ExtfragKind, Picos, Time, Vpn};
 use crate::{
     alloc::lent::Lent,
     cost::{AccessPrice, Cause, Faults, Meter, Prices, Spent, Work},
+    decision::Decision,
     event::{Counters, Event},
     fact::{Fact, Facts},
     frame::ControlId,
@@ -99,6 +100,13 @@ impl<'a> Cx<'a> {
         if self.facts.is_some() {
             self.record(fact());
         }
+    }
+
+    /// Whether a decision of this step is taken otherwise than the kernel takes it: in a branch of a run alone.
+    #[inline]
+    pub fn decides_otherwise(&self, decision: Decision) -> bool {
+        let (now, by) = (self.now(), self.control.0);
+        self.facts.as_ref().is_some_and(|facts| facts.decides_otherwise(now, by, decision))
     }
 
     #[cold]

@@ -11,6 +11,8 @@ use rules::{
 use serde::{Deserialize, Serialize};
 use units::{CpuId, NodeId, Order, Time};
 
+use crate::decision::{Decision, Otherwise};
+
 /// A fact, with its instant and the control whose step recorded it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
@@ -240,21 +242,30 @@ pub enum Fact {
 
 /// The facts of steps, until their observer takes them.
 #[derive(Clone, Debug, Default)]
-pub struct Facts(Vec<Told>);
+pub struct Facts {
+    all: Vec<Told>,
+    /// The decision that is taken otherwise, if there is one.
+    pub otherwise: Option<Otherwise>,
+}
 
 impl Facts {
     /// Records a fact.
     pub fn tell(&mut self, at: Time, by: u32, fact: Fact) {
-        self.0.push(Told { at, by, fact });
+        self.all.push(Told { at, by, fact });
+    }
+
+    /// Whether a decision of a control is taken otherwise at this instant.
+    pub fn decides_otherwise(&self, at: Time, by: u32, decision: Decision) -> bool {
+        self.otherwise == Some(Otherwise { at, by, decision })
     }
 
     /// Takes all facts since the last call.
     pub fn take(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.0)
+        std::mem::take(&mut self.all)
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 }

@@ -26,6 +26,7 @@
 //! | `kernel/locking/qspinlock.c` | `spin.rs` | the queue |
 //! | `include/linux/vm_event_item.h` | `event.rs` | events of what is not here |
 //! | `include/trace/events/` | `fact.rs` | tracepoints of what is not here |
+//! | – | `decision.rs` | decisions that a branch of a run takes otherwise |
 //! | `mm/vmscan.c`, `mm/compaction.c` | `bell.rs` | what the threads do, which is theirs |
 //! | `mm/compaction.c`, `mm/vmstat.c` | `suitable.rs` | |
 //! | `mm/page_alloc.c` | `free_blocks.rs`, `alloc/lent.rs` | CMA |
@@ -53,6 +54,7 @@ pub mod buddy;
 pub mod check;
 pub mod cost;
 pub mod cx;
+pub mod decision;
 pub mod event;
 pub mod fact;
 pub mod fallback;

@@ -18,6 +18,7 @@ mod zone;
 
 use memory::{
     cx::Cx,
+    decision::Decision,
     event::Event,
     fact::Compaction,
     frame::{Held, Holdings},
@@ -177,6 +178,10 @@ impl DirectCompact {
         if self.priority < CompactPriority::SyncFull && mm.is_compaction_deferred(zone, &self.request) {
             let (name, compact) = (mm.memory.zone(zone).name(), &mm.zone_compacts[zone]);
             cx.fact(|| compact.deferred(name, self.request.order));
+            if cx.decides_otherwise(Decision::Deferred) {
+                self.run = Some(Box::new(CompactControl::direct(zone, &self.request, self.priority)));
+                return;
+            }
             if mm.memory.variant().slow_path == SlowPath::ByProgress {
                 self.best = self.best.max(CompactResult::Deferred);
             }
@@ -212,7 +217,9 @@ impl DirectCompact {
         }
         if matches!(result, CompactResult::Complete | CompactResult::PartialSkipped) {
             let order = self.request.order;
-            if mm.memory.variant().compact_defers_by_reason {
+            if cx.decides_otherwise(Decision::Defer) {
+                // The zone stays open to the next request.
+            } else if mm.memory.variant().compact_defers_by_reason {
                 mm.zone_compacts[zone].defer_until_freed(order, mm.memory.zone(zone).free_frames());
                 mm.tell_deferral(cx, zone, order);
             } else if self.priority > CompactPriority::Async {
@@ -244,6 +251,7 @@ impl DirectCompact {
             mm.zone_compacts[zone].reset_deferral(order, false);
         } else if self.priority > CompactPriority::Async
             && matches!(result, CompactResult::Complete | CompactResult::PartialSkipped)
+            && !cx.decides_otherwise(Decision::Defer)
         {
             mm.zone_compacts[zone].defer(order);
             mm.tell_deferral(cx, zone, order);

@@ -9,8 +9,9 @@ mod pivot;
 mod strip;
 pub mod text;
 
+pub(crate) use self::number::NEW;
 pub use self::number::WIDTH;
-pub(crate) use self::number::{NEW, number as number_of};
+pub use self::number::number as number_of;
 use std::collections::BTreeMap;
 
 use self::{

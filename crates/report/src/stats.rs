@@ -170,6 +170,12 @@ pub fn paired_interval(pairs: &[Pair<f64>]) -> Option<Interval> {
     Estimate::paired(&differences)?.interval()
 }
 
+/// The 95 % interval of the difference of means, for runs that are no pairs (Welch). None if a side has fewer than two runs.
+pub fn unpaired_interval(pairs: &[Pair<f64>]) -> Option<Interval> {
+    let side = |of: fn(&Pair<f64>) -> f64| pairs.iter().map(of).collect::<Vec<f64>>();
+    Estimate::welch(&side(|pair| pair.baseline), &side(|pair| pair.new))?.interval()
+}
+
 /// An estimated difference of means, new - baseline: its standard error, and the degrees of freedom for Student's t.
 #[derive(Clone, Copy)]
 pub(crate) struct Estimate {

@@ -36,6 +36,8 @@ pub(crate) enum Purpose {
     Shuffle = 10,
     /// The part of saturated memory that a CPU has; drawn for each CPU.
     Unevenness = 11,
+    /// Interrupts at the instant of a branch; drawn for each CPU.
+    Interrupts = 12,
 }
 
 /// Draws for memory that is loaded from a map: facts that the map does not have.

@@ -18,6 +18,7 @@
 //! | `daemon.rs` and its folder | kernel threads |
 //! | `guests.rs` | guests of a host: their memory is a mapping of a process, their CPUs are tasks |
 //! | `draw.rs` | what follows from the seed |
+//! | `branch.rs` | a run that leaves its path at an instant |
 //! | `run_hash.rs` | (time, cpu, event) folded into 64 bits |
 //! | `counter_names.rs` | which counters a kernel has |
 //! | `inject.rs`, `faults.rs` | for tests: one step of a run loses something; faults from outside, until an instant |
@@ -27,6 +28,7 @@
 //! | `watch/why.rs` | the facts of some operations |
 //! | `watch/livelock.rs` | the end of a run in which nothing gets on |
 
+mod branch;
 mod clock;
 mod counter_names;
 mod daemon;
@@ -53,6 +55,7 @@ use memory::{
     backing::HostSpec,
     cost::{Latency, Prices, Spent},
     event::Counters,
+    fact::Told,
     watermark::Marks,
 };
 use mm::{
@@ -66,11 +69,13 @@ use mm::{
 use os::Placement;
 use rules::{
     machine::MachineSpec,
-    variant::{ThpDefrag, Variant},
+    variant::{NeedsBoot, ThpDefrag, Variant},
     zone::Settings,
 };
 use units::{Bytes, BytesPerSecond, CpuId, ExtfragCounts, Frames, NodeId, Picos, Time};
 
+use branch::Changes;
+pub use branch::{Branch, Change, Decided, Symptom};
 pub use counter_names::{all_counter_names, counter_names};
 use draw::{Draws, Purpose, StateDraws};
 use faults::FaultPoints;
@@ -206,6 +211,10 @@ pub enum NoResult {
     GuestLost(GuestLost),
     /// The run would never end.
     Livelock(Box<Livelock>),
+    /// A branch has shown its symptom, or not: it was not run to its end.
+    Decided(Decided),
+    /// A branch changes rules that only a boot can change.
+    NeedsBoot(NeedsBoot),
 }
 
 impl From<CannotStart> for NoResult {
@@ -220,6 +229,8 @@ impl std::fmt::Display for NoResult {
             Self::CannotStart(problem) => problem.fmt(f),
             Self::GuestLost(lost) => write!(f, "guest {} is lost after {} of virtual time", lost.guest + 1, lost.after),
             Self::Livelock(livelock) => livelock.fmt(f),
+            Self::Decided(_) => f.write_str("a branch has come to its symptom, and has no result"),
+            Self::NeedsBoot(problem) => problem.fmt(f),
         }
     }
 }
@@ -245,6 +256,8 @@ pub struct Options {
     pub map: bool,
     /// Operations whose facts are wanted.
     pub why: Vec<Watched>,
+    /// Where the run leaves its path.
+    pub branch: Branch,
 }
 
 /// The output of these options.
@@ -270,6 +283,10 @@ pub struct Extra {
     pub slow_operations: SlowOperations,
     /// The facts of each operation of [`Options::why`].
     pub why: Vec<Story>,
+    /// The run hash before each change of [`Options::branch`]; of changes behind the end, there is none.
+    pub hashes: Vec<String>,
+    /// Facts between the two instants of [`Options::branch`], if they are asked for.
+    pub window: Vec<Told>,
     /// Free memory over time: since [`Sim::watch_free_anew`], else of the whole run.
     pub free: Free,
     /// Watermarks of all zones together, at the end.
@@ -398,6 +415,11 @@ pub fn try_simulate_from<T: 'static>(
     entries: Entries,
     main: impl AsyncFnOnce(Sim) -> T + 'static,
 ) -> Result<(T, Finish, Extra), NoResult> {
+    for (_, change) in &options.branch.changes {
+        if let Change::Rules(rules) = change {
+            config.variant.check_change(rules).map_err(NoResult::NeedsBoot)?;
+        }
+    }
     let mut draws = StateDraws::new(Draws::new(config.seed));
     let system = config.system.filter(|_| state.is_none()).map(|system| system.drawn(&mut draws));
     let own = system.map(|system| FrameMap::of_system(&config.machine, &system, &mut draws));
@@ -425,13 +447,15 @@ pub fn try_simulate_from<T: 'static>(
     world.injector.check_every = options.check_every;
     world.faults = FaultPoints::begin(options.faults, &mut world.kernels[HOST].mm);
     world.trace = options.trace_lines.map(Trace::new);
-    world.why = (!options.why.is_empty()).then(|| Box::new(Why::new(options.why)));
+    world.why = Why::of(options.why, &options.branch);
     world.kernels[HOST].mm.memory.trace_extfrag(world.trace.is_some());
     let booted = world.kernels[HOST].counters.extfrag().clone();
     world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
     if options.map {
         world.sampler = std::mem::take(&mut world.sampler).with_map(&mut world.kernels[HOST].mm);
     }
+    world.changes = Changes::new(options.branch.changes);
+    world.sampler.expect_change(world.changes.next());
     let space = world.try_space().ok_or(CannotStart::NoProcess)?;
     world.create_task(Placement::Spread(0), space);
     // The first task is never killed; while it has no siblings, neither is its process.
@@ -448,6 +472,12 @@ pub fn try_simulate_from<T: 'static>(
     let mut world = task::executor::run(world, entries, main);
     if let Some(livelock) = world.watchdog.found.take() {
         return Err(NoResult::Livelock(livelock));
+    }
+    if world.is_decided() {
+        let symptom = world.why.as_ref().and_then(|why| why.symptom);
+        let is_met = symptom.and_then(|symptom| symptom.is_met) == Some(true);
+        let left = symptom.and_then(|symptom| symptom.left);
+        return Err(NoResult::Decided(Decided { is_met, hashes: world.changes.hashes, left }));
     }
     if options.check_every > 0 {
         world.check();
@@ -468,9 +498,9 @@ fn end(mut world: World, booted: &ExtfragCounts, notes: Vec<String>) -> (Finish,
     let free = world.end_free();
     let marks = all_marks(&world.kernels[HOST].mm);
     let trace = world.trace.map(|trace| trace.text());
-    let why = world.why.map(|why| why.finish()).unwrap_or_default();
+    let (why, window) = world.why.map(|why| why.finish()).unwrap_or_default();
     let extfrag = world.kernels[HOST].counters.extfrag().since(booted);
-    let operations = world.operations;
+    let (operations, hashes) = (world.operations, world.changes.hashes);
     let faults = world.faults.made();
     let extra = Extra {
         steps,
@@ -483,6 +513,8 @@ fn end(mut world: World, booted: &ExtfragCounts, notes: Vec<String>) -> (Finish,
         map,
         slow_operations,
         why,
+        hashes,
+        window,
         free,
         marks,
         notes,

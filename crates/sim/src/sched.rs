@@ -19,6 +19,7 @@ mod wakes;
 use memory::{
     cost::{Cause, Work, latency::Beside},
     cx::Cx,
+    decision::Decision,
     frame::{ControlId, SpaceId},
 };
 use units::{CpuId, Time};
@@ -178,9 +179,19 @@ impl World {
             if !cpu.need_resched {
                 return running;
             }
+            let now = cpu.clock;
+            if self.decides_otherwise(running, now, Decision::Preempt) {
+                self.cpus[id.0 as usize].need_resched = false;
+                return running;
+            }
             self.put_running(running, id);
         }
         self.switch(id)
+    }
+
+    /// Whether a decision about a task is taken otherwise than the kernel takes it: in a branch of a run alone.
+    pub(crate) fn decides_otherwise(&self, id: TaskId, at: Time, decision: Decision) -> bool {
+        self.why.as_ref().is_some_and(|why| why.facts.decides_otherwise(at, id.0, decision))
     }
 
     /// Picks the next task, and switches to it.

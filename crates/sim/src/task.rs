@@ -24,7 +24,7 @@ use mm::{
     slow::Supply,
 };
 use os::{Accessed, Advice, Amount, Barrier, MapSpec, Mempolicy, Pattern, Runs, Rusage, VmRange};
-use units::{Bytes, CpuId, Errno, NodeId, Picos, Time};
+use units::{Bytes, CpuId, Errno, NodeId, Picos, Time, Vpn};
 
 use crate::{
     Times,
@@ -176,6 +176,11 @@ pub(crate) enum Answer {
 }
 
 impl Task {
+    /// The page that comes next, of an operation that accesses pages in turn.
+    pub(crate) fn page(&self) -> Option<Vpn> {
+        self.operation().and_then(Operation::page)
+    }
+
     /// The operation that the task is inside of, if there is one.
     pub(crate) fn operation(&self) -> Option<&Operation> {
         match &self.state {

@@ -14,7 +14,7 @@ mod write_again;
 
 use std::collections::BTreeSet;
 
-use memory::{cost::Prices, cx::Cx, frame::SpaceId, step::Step};
+use memory::{cost::Prices, cx::Cx, frame::SpaceId, step::Step, tlb::Shootdowns};
 use mm::{
     Mm,
     fault::{Access, FaultDone, touch::Touch},
@@ -31,6 +31,7 @@ pub(crate) use self::{
 };
 use crate::{
     CannotStart, TICK,
+    branch::{Change, Changes},
     clock::Clock,
     draw::{Draws, Purpose},
     faults::FaultPoints,
@@ -78,6 +79,8 @@ pub(crate) struct World {
     /// The facts of some operations, if they were asked for.
     pub(crate) why: Option<Box<Why>>,
     pub(crate) sampler: Sampler,
+    /// Changes of a branch.
+    pub(crate) changes: Changes,
     pub(crate) slow_log: SlowLog,
     /// The instant at which the first task starts.
     pub(crate) begin: Time,
@@ -112,6 +115,7 @@ impl World {
             trace: None,
             why: None,
             sampler: Sampler::default(),
+            changes: Changes::default(),
             slow_log: SlowLog::default(),
             begin: Time(0),
             current: TaskId(0),
@@ -166,6 +170,36 @@ impl World {
     pub(crate) fn start_clock(&mut self, draws: Draws) {
         self.begin = Time(draws.below(TICK.0, 0, Purpose::ClockOffset, 0));
         self.kernels[HOST].ticks.offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
+    }
+
+    /// Makes the changes of a branch that are due before a step that starts at `start`.
+    pub(crate) fn make_changes(&mut self, start: Time) {
+        while self.changes.next() <= start {
+            let Some((_, change)) = self.changes.left.pop_front() else { break };
+            self.changes.hashes.push(self.hash.hex());
+            match change {
+                Change::Nothing => {}
+                Change::Rules(rules) => {
+                    self.kernels[HOST].mm.memory.set_variant(*rules).expect("it was checked before the run");
+                }
+                Change::Draws(seed) => self.draw_anew(Draws::new(seed)),
+            }
+        }
+        self.sampler.expect_change(self.changes.next());
+    }
+
+    /// Draws what a kernel cannot know from one moment to the next: when its ticks come, and a few interrupts.
+    fn draw_anew(&mut self, draws: Draws) {
+        self.kernels[HOST].ticks.offset = Picos(draws.below(TICK.0, 0, Purpose::TickPhase, 0));
+        for (number, cpu) in (0..).zip(&mut self.cpus) {
+            let rounds = u32::try_from(draws.below(8, number, Purpose::Interrupts, 0)).expect("at most seven");
+            cpu.asked.add(Shootdowns { rounds, whole: 0, pages: 0 });
+        }
+    }
+
+    /// Whether it is known of a branch that its symptom shows, or that it does not.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.why.as_ref().is_some_and(|why| why.symptom.is_some_and(|symptom| symptom.is_met.is_some()))
     }
 
     /// Lets init map and store into this number of base pages, and keep them, as in our real guests, before the clocks start.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use lab::{
     show::{At, between::BetweenWanted},
-    why::{Which, WhyWanted},
+    why::{Chosen, Which, WhyWanted},
 };
 
 /// Say why operations of a simulated run were slow: for each of the slowest, at most ten lines of facts with their instants
@@ -16,13 +16,17 @@ use lab::{
 /// it ended; reclaim; waits, and behind whom; what came of it. The run hash must come out as it was, and the program must be the
 /// one that made the result.
 ///
+/// With --inevitable the cell runs again up to instants before the stall, and on with other draws: the phase of timer ticks and
+/// a few interrupts. A branch ends when it is known whether the task's fault on the same pages takes more than half of the
+/// stall's time. The share of branches in which it does is printed by instant, with the decision without which the stall is gone.
+///
 /// With --between the question is about two simulated columns of the result with the same seeds, and nothing runs again: the
 /// row's change and whether it is more than luck (the tests of `compare`), and at most ten lines of what differs with it. Where
 /// the row is a time, first the times by cause of all tasks and kernel threads that moved in the row's direction, each with its
 /// share of what all such causes gained or lost together. Then the counters of the row's case, the largest change in logarithms
 /// first, each with the correlation, over the seeds, of its difference with the row's; from four seeds on. Both only as far as
 /// they differ beyond luck, tested among their kind. A counter that differs is no proof: what it has to do with the row is for
-/// the reader to say. The first instant at which the two runs part is not found yet.
+/// the reader to say. With --parting both columns run again, for the first instant at which their runs part.
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("which").required(true).args(["slowest", "stall", "at", "between"]),
@@ -33,6 +37,7 @@ Examples:
   pagelab why results/mine --slowest 10 --what fault
   pagelab why results/mine --stall 17 --kernel v4.1-rc2
   pagelab why results/mine --at 12.3s --task 4
+  pagelab why results/mine --slowest 1 --what fault --order 9 --inevitable
   pagelab run thpscale-4.1 --column 4.1-rc2+0 --column 4.1-rc2+4 --seeds 8 -o results/two
   pagelab why results/two --between 4.1-rc2+0 4.1-rc2+4 --row amean:fault-huge-7
 
@@ -59,18 +64,27 @@ pub(crate) struct Why {
     at: Option<At>,
     /// Two columns whose difference is asked about: kernels, or labels as --format csv has them
     #[arg(long, num_args = 2, value_names = ["A", "B"], requires = "row",
-        conflicts_with_all = ["what", "kernel", "case", "seed"])]
+        conflicts_with_all = ["what", "order", "kernel", "case", "seed"])]
     between: Vec<String>,
     /// With --between, the row: its first word, its metric or a counter, and the rest of its name
     #[arg(long, value_name = "METRIC:CASE", requires = "between",
         conflicts_with_all = ["slowest", "stall", "at"])]
     row: Option<String>,
+    /// With --between, also run both columns again: the first instant at which their runs part, and what each decided then
+    #[arg(long, requires = "between")]
+    pub(crate) parting: bool,
     /// With --at, the number of the task
     #[arg(long, value_name = "N", requires = "at")]
     task: Option<u32>,
     /// Only operations of this kind: fault, or the name of a system call such as fsync
     #[arg(long, value_name = "KIND")]
     what: Option<String>,
+    /// Only requests for blocks of this order: 9 is a huge page
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=10))]
+    order: Option<u8>,
+    /// Of faults: the share of branches with the same stall, from instants before it on, and what it hung on
+    #[arg(long, conflicts_with = "between")]
+    pub(crate) inevitable: bool,
     /// Only cells of this kernel, or of the column with this label as --format csv has it
     #[arg(long, value_name = "COLUMN")]
     kernel: Option<String>,
@@ -112,9 +126,8 @@ impl Why {
             result: self.result.clone(),
             which,
             what: self.what.clone(),
-            kernel: self.kernel.clone(),
-            case: self.case.clone(),
-            seed: self.seed,
+            order: self.order,
+            chosen: Chosen { kernel: self.kernel.clone(), case: self.case.clone(), seed: self.seed },
         }
     }
 }

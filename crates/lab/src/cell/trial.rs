@@ -14,6 +14,14 @@ pub(crate) struct Trial {
     pub(crate) check_every: u64,
     /// Operations whose facts are wanted.
     pub(crate) why: Vec<sim::Watched>,
+    /// Where the run leaves its path.
+    pub(crate) branch: sim::Branch,
+    /// The run hash before each change of the branch.
+    pub(crate) hashes: Vec<String>,
+    /// Facts between two instants of the branch.
+    pub(crate) window: Vec<memory::fact::Told>,
+    /// What became of the branch's symptom, if it is known before the end.
+    pub(crate) decided: Option<sim::Decided>,
     /// The facts of each of these operations.
     pub(crate) stories: Vec<sim::Story>,
     /// All events of the run.

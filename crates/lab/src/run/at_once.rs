@@ -10,7 +10,7 @@ use std::{
 };
 
 /// A message of one of the threads.
-pub(super) enum News<R> {
+pub(crate) enum News<R> {
     /// The thread begins with an item.
     Began,
     /// The thread has done the item.
@@ -22,7 +22,7 @@ pub(super) enum News<R> {
 /// begun is still told; the first failure is returned.
 ///
 /// Bound: each item is begun once and done once.
-pub(super) fn in_order<T: Sync, R: Send, E>(
+pub(crate) fn in_order<T: Sync, R: Send, E>(
     items: &[T],
     workers: usize,
     work: impl Fn(&T) -> R + Sync,

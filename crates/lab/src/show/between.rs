@@ -10,8 +10,10 @@ use report::{
     compare::{Between, between_text},
 };
 
+use serde::Serialize;
+
 use super::shown::{Shown, read};
-use crate::{source::unknown, usage::UsageError};
+use crate::{source::unknown, usage::UsageError, why::parting::Parting};
 
 /// A question about two columns of a result.
 #[derive(Clone, Debug)]
@@ -29,9 +31,16 @@ pub fn text(between: &Between) -> String {
     between_text(between)
 }
 
-/// The answer as JSON.
-pub fn json(between: &Between) -> String {
-    serde_json::to_string_pretty(between).expect("fields serialise") + "\n"
+/// The answer as JSON, with where the runs part as `parting` if that was asked for.
+pub fn json(between: &Between, parting: Option<&Parting>) -> String {
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        #[serde(flatten)]
+        between: &'a Between,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parting: Option<&'a Parting>,
+    }
+    serde_json::to_string_pretty(&Answer { between, parting }).expect("fields serialise") + "\n"
 }
 
 /// Explains the difference of two columns in a row.
@@ -49,6 +58,26 @@ pub fn between(wanted: &BetweenWanted) -> Result<Between, UsageError> {
     let between = Between::of(shown.report.layout, &cells, [&old, &new], &wanted.row);
     let between = between.map_err(|error| UsageError::of_key("--row", error))?;
     Ok(Between { rules: differing(&shown, [&old, &new]), ..between })
+}
+
+/// The cells of the row's case and the first seed, of each column, and the case.
+pub(crate) fn first_pair(wanted: &BetweenWanted) -> Result<([Cell; 2], String), UsageError> {
+    let shown = read(&wanted.result, None)?;
+    let [old, new] = [&wanted.columns[0], &wanted.columns[1]].map(|name| column(&shown, name));
+    let (old, new) = (old?, new?);
+    check(&wanted.result, &shown, [&old, &new])?;
+    let row = wanted.row.split_once(':').map_or("", |(_, case)| case);
+    let of = |column: &Column| {
+        let mut cells: Vec<&Cell> = shown.cells.iter().filter(|cell| cell.key.column() == *column).collect();
+        // A row that is of no single case, as those of parts of a case are, is looked at in the first one.
+        cells.sort_by_key(|cell| (cell.key.case != row, cell.key.seed));
+        cells.first().map(|cell| (*cell).clone())
+    };
+    let Some((old, new)) = of(&old).zip(of(&new)) else {
+        return Err(UsageError::in_file(wanted.result.display(), "it has no cells"));
+    };
+    let case = old.key.case.clone();
+    Ok(([old, new], case))
 }
 
 /// The column with a name.

@@ -3,14 +3,14 @@
 use units::Time;
 
 /// An instant in seconds, to the microsecond, rounded down.
-pub(super) fn seconds(at: Time) -> String {
+pub(crate) fn seconds(at: Time) -> String {
     const PER_MICRO: u64 = 1_000_000;
     let micros = at.0 / PER_MICRO;
     format!("{}.{:06}", micros / PER_MICRO, micros % PER_MICRO)
 }
 
 /// A span with four digits or so, in the unit that it is read best in.
-pub(super) fn span(ps: u64) -> String {
+pub(crate) fn span(ps: u64) -> String {
     let (unit, of) = match ps {
         1_000_000_000_000.. => ("s", 1e12),
         1_000_000_000.. => ("ms", 1e9),
@@ -29,7 +29,7 @@ pub(super) fn span(ps: u64) -> String {
 }
 
 /// A number with a comma between thousands.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

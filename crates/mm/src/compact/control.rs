@@ -6,6 +6,7 @@
 
 use memory::{
     cx::Cx,
+    decision::Decision,
     event::Event,
     fact::Fact,
     frame::{Held, Holdings},
@@ -381,6 +382,9 @@ impl CompactControl {
         self.update_cached = mm.memory.variant().compact_syncs_cached && sync == 0 && cached[0] == cached[1];
         let (zone, sync) = (zone.name(), sync > 0);
         cx.fact(|| Fact::CompactionBegin { zone, order: self.order, sync });
+        if cx.decides_otherwise(Decision::Compact) {
+            return Next::Phase(Phase::Release(CompactResult::Skipped));
+        }
         mm.lru_add_drain(cx);
         Next::Later(Phase::Look)
     }

@@ -4,6 +4,7 @@
 
 use memory::{
     cx::Cx,
+    decision::Decision,
     event::Event,
     fact::Fact,
     frame::Holdings,
@@ -84,6 +85,9 @@ impl DirectReclaim {
                         return Step::Block(Wait::Until(cx.now() + TICK));
                     }
                     cx.fact(|| Fact::ReclaimBegin { order: self.request.order });
+                    if cx.decides_otherwise(Decision::Reclaim) {
+                        return Step::Done(0);
+                    }
                     self.begin(cx);
                 }
                 Phase::Round => {

@@ -24,7 +24,7 @@ pub(super) const SAME: &str = "=";
 const SCALES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
 
 /// Three digits, or four where the number is below 10,000: `0.42`, `7551`, `639k`, `1.05M`. At most nine characters.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let (digits, letter) = parts(value);
     format!("{digits}{letter}")
 }

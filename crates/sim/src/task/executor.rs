@@ -50,7 +50,7 @@ pub(crate) fn run(world: World, entries: Entries, main: UserHalf) -> World {
         loop {
             match with(World::turn) {
                 Turn::Over => {
-                    if with(|world| world.watchdog.found.is_some()) {
+                    if with(|world| world.watchdog.found.is_some() || world.is_decided()) {
                         halves.clear();
                     }
                     break;

@@ -38,8 +38,10 @@ pub struct Samples {
 #[derive(Clone, Debug)]
 pub(crate) struct Sampler {
     every: Picos,
-    /// The next instant at which free memory or a sample is due.
+    /// The next instant at which free memory, a sample or a change of a branch is due.
     pub(crate) due: Time,
+    /// The instant of the next change of a branch; after all other times if there is none.
+    change: Time,
     /// When the next sample is due; after all other times if none are asked for.
     next: Time,
     samples: Samples,
@@ -53,7 +55,7 @@ impl Default for Sampler {
     /// A sampler that takes no samples.
     fn default() -> Self {
         let (next, free) = (Time(u64::MAX), FreeWatch::default());
-        Self { every: Picos(0), due: free.due, next, samples: Samples::default(), free, map: None }
+        Self { every: Picos(0), due: free.due, change: next, next, samples: Samples::default(), free, map: None }
     }
 }
 
@@ -65,6 +67,16 @@ impl Sampler {
     pub(crate) fn new(every: Picos) -> Self {
         assert!(every > Picos(0), "time goes on between two samples");
         Self { every, next: Time(0), ..Self::default() }
+    }
+
+    /// Sets the instant of the next change of a branch.
+    pub(crate) fn expect_change(&mut self, at: Time) {
+        self.change = at;
+        self.set_due();
+    }
+
+    fn set_due(&mut self) {
+        self.due = self.free.due.min(self.next).min(self.change);
     }
 
     /// A sampler which also takes the map of memory of a kernel with each sample.
@@ -92,14 +104,17 @@ impl World {
         if start >= self.sampler.next {
             self.take_samples(start);
         }
-        self.sampler.due = self.sampler.free.due.min(self.sampler.next);
+        if start >= self.sampler.change {
+            self.make_changes(start);
+        }
+        self.sampler.set_due();
     }
 
     /// Restarts the watch over free memory.
     pub(crate) fn watch_free_anew(&mut self) {
         let now = self.latest();
         self.sampler.free = FreeWatch::from(now);
-        self.sampler.due = self.sampler.free.due.min(self.sampler.next);
+        self.sampler.set_due();
     }
 
     /// Free memory of a run that has ended.

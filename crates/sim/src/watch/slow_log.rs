@@ -169,7 +169,7 @@ impl World {
 
     #[inline(never)]
     fn note_slow_step(&mut self, id: TaskId, is_slow: bool) {
-        let Self { tasks, slow_log, cpus, .. } = self;
+        let Self { tasks, slow_log, cpus, why, .. } = self;
         let task = &mut tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &task.state else { unreachable!("an operation has taken a step") };
         let (what, vpn) = describe(operation);
@@ -178,6 +178,10 @@ impl World {
             // The fault that has slept may be over, and this may be another one.
             let is_another = open.resumed.is_some() && open.operation.vpn != vpn;
             if is_slow && !is_another {
+                if let Some(symptom) = why.as_mut().and_then(|why| why.symptom.as_mut()) {
+                    let start = open.operation.start;
+                    symptom.is_slow(id.0, vpn, (start, cpus[task.cpu.0 as usize].clock.since(start)));
+                }
                 open.resumed = None;
                 open.operation.order = open.operation.order.or(task.supply.order());
                 return;
@@ -188,6 +192,9 @@ impl World {
             let parts = spent.since(&open.operation.spent).total();
             let is_whole = end.since(open.operation.start) == parts || self.injector.done;
             assert!(is_whole, "the parts of a slow operation sum to its time");
+            if let Some(symptom) = why.as_mut().and_then(|why| why.symptom.as_mut()) {
+                symptom.is_slow(id.0, open.operation.vpn, (open.operation.start, parts));
+            }
             slow_log.close(open.operation, &spent);
         }
         task.is_slow = is_slow;
@@ -233,6 +240,11 @@ impl Operation {
     /// `fault`, or the name of the system call.
     pub(crate) fn name(&self) -> &'static str {
         describe(self).0.name
+    }
+
+    /// The page that comes next, of an operation that accesses pages in turn.
+    pub(crate) fn page(&self) -> Option<Vpn> {
+        describe(self).1
     }
 }
 

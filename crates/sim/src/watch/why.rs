@@ -11,9 +11,12 @@ use memory::{
     cost::Cause,
     fact::{Fact, Facts, Kswapd, Told, ZoneName},
 };
-use units::{NodeId, Time};
+use units::{NodeId, Time, Vpn};
 
-use crate::ids::TaskId;
+use crate::{
+    branch::{Branch, Watch},
+    ids::TaskId,
+};
 
 /// An operation of an earlier run of the same cell, whose facts are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +42,15 @@ pub(crate) struct Why {
     wakeups: BTreeMap<NodeId, Told>,
     /// The holder of the lock that a task waits for.
     holders: BTreeMap<u32, String>,
+    /// The watch for a branch's symptom.
+    pub(crate) symptom: Option<Watch>,
+    /// Facts of all tasks between two instants, in the order of their steps.
+    window: Option<(Time, Time)>,
+    seen: Vec<Told>,
 }
+
+/// Most facts between two instants that are kept.
+const SEEN_MAX: usize = 4096;
 
 /// The facts of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +77,18 @@ fn before_request(told: &[Told]) -> &[Told] {
 }
 
 impl Why {
-    pub(crate) fn new(all: Vec<Watched>) -> Self {
+    /// The observer of these operations, and of a branch; none if there is nothing to observe.
+    pub(crate) fn of(all: Vec<Watched>, branch: &Branch) -> Option<Box<Self>> {
+        let Branch { otherwise, symptom, window, .. } = branch;
+        if all.is_empty() && otherwise.is_none() && symptom.is_none() && window.is_none() {
+            return None;
+        }
+        let mut why = Self::new(all);
+        (why.symptom, why.facts.otherwise, why.window) = (symptom.map(Watch::new), *otherwise, *window);
+        Some(Box::new(why))
+    }
+
+    fn new(all: Vec<Watched>) -> Self {
         let mut why = Self::default();
         for (place, watched) in all.into_iter().enumerate() {
             why.watched.entry(watched.task).or_default().push((place, watched, Story::default()));
@@ -74,16 +96,28 @@ impl Why {
         why
     }
 
-    /// Takes the facts of a task's step, which began and ended at these instants.
+    /// Takes the facts of a task's step, which began and ended at these instants; `page` comes next for its operation.
     #[inline]
-    pub(crate) fn end_step(&mut self, task: TaskId, (start, end): (Time, Time)) {
+    pub(crate) fn end_step(&mut self, task: TaskId, (start, end): (Time, Time), page: Option<Vpn>) {
+        if let Some(symptom) = &mut self.symptom {
+            symptom.stepped(task.0, end, page);
+        }
         if !self.facts.is_empty() || self.watched.contains_key(&task.0) {
             self.sort(task, (start, end));
         }
     }
 
+    /// Keeps a fact between the two instants.
+    fn see(&mut self, told: &Told) {
+        let is_wanted = self.window.is_some_and(|(first, last)| first <= told.at && told.at <= last);
+        if is_wanted && self.seen.len() < SEEN_MAX {
+            self.seen.push(told.clone());
+        }
+    }
+
     fn sort(&mut self, task: TaskId, (start, end): (Time, Time)) {
         let told = self.facts.take();
+        told.iter().for_each(|told| self.see(told));
         for told in &told {
             match told.fact {
                 Fact::DeferCompaction { zone, .. } => drop(self.deferrals.insert(zone, told.clone())),
@@ -139,14 +173,19 @@ impl Why {
     ) {
         let mut of_task = self.watched.get_mut(&task.0).into_iter().flatten();
         let during = of_task.find(|(_, watched, story)| !story.is_over && watched.start <= since);
-        if let Some((_, _, story)) = during.filter(|_| until > since) {
-            let fact = Fact::Waited { cause: cause.name().to_owned(), since, behind: behind() };
-            story.facts.push(Told { at: until, by: task.0, fact });
+        if until == since || (during.is_none() && self.window.is_none()) {
+            return;
         }
+        let fact = Fact::Waited { cause: cause.name().to_owned(), since, behind: behind() };
+        let told = Told { at: until, by: task.0, fact };
+        if let Some((_, _, story)) = during {
+            story.facts.push(told.clone());
+        }
+        self.see(&told);
     }
 
-    /// The facts of each operation, in the order in which operations were given.
-    pub(crate) fn finish(self) -> Vec<Story> {
+    /// The facts of each operation, in the order in which operations were given; and those between two instants.
+    pub(crate) fn finish(self) -> (Vec<Story>, Vec<Told>) {
         let mut all: Vec<_> = self.watched.into_values().flatten().collect();
         all.sort_by_key(|(place, ..)| *place);
         let sorted = |(_, _, mut story): (usize, Watched, Story)| {
@@ -154,6 +193,6 @@ impl Why {
             story.facts.sort_by_key(|told| told.at);
             story
         };
-        all.into_iter().map(sorted).collect()
+        (all.into_iter().map(sorted).collect(), self.seen)
     }
 }

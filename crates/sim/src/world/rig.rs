@@ -106,7 +106,7 @@ impl World {
             trace.take(mm, id, cpu, start);
         }
         if let Some(why) = &mut self.why {
-            why.end_step(id, (start, here.clock));
+            why.end_step(id, (start, here.clock), task.page());
         }
         self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &asked_of });
         self.running = loaded;

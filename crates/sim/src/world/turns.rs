@@ -1,6 +1,6 @@
 //! Turns of the one order: which CPU or timer has the next, the current task's request, and the end of waits.
 
-use memory::{cost::Cause, frame::SpaceId, step::Wait, tlb::Shootdowns};
+use memory::{cost::Cause, decision::Decision, frame::SpaceId, step::Wait, tlb::Shootdowns};
 use os::{Barrier, Placement};
 use units::{CpuId, Errno, Time};
 
@@ -210,6 +210,9 @@ impl World {
     pub(crate) fn turn(&mut self) -> Turn {
         // Bound: that of the run; each turn lets time pass, or ends a task's wait.
         loop {
+            if self.why.is_some() && self.is_decided() {
+                return Turn::Over;
+            }
             let next = self.clock.next();
             if self.clock.is_overdue() && self.is_livelock(next) {
                 return Turn::Over;
@@ -329,7 +332,8 @@ impl World {
             Wait::Queue | Wait::Yield => unreachable!("nobody would wake it yet"),
         };
         // The event may have come while the task was on its way to sleep.
-        let until = until.max(from);
+        let until = if self.decides_otherwise(id, from, Decision::Sleep) { from } else { until.max(from) };
+        let task = &mut self.tasks[id.0 as usize];
         task.state = TaskState::Sleeping(operation, Slumber { since: from, cause });
         task.sleeps_until = Some(until);
         self.clock.arm(until, id);

@@ -1,6 +1,7 @@
 //! The simulated machine, driven by small programs.
 
 mod access;
+mod branch;
 mod causes;
 mod extfrag;
 mod fork;

@@ -10,12 +10,12 @@ use mm::{
 };
 use os::{MapSpec, Os, Placement};
 use sim::{Config, Extra, Finish, Options, Sim, SlowOperation, Watched, simulate_with};
-use units::{Bytes, BytesPerSecond, Order, Picos};
+use units::{Bytes, BytesPerSecond, Errno, Order, Picos};
 
 use crate::support::{self, no_entries};
 
 /// 32 MiB, huge pages, and a disk to swap to.
-fn small() -> Config {
+pub(crate) fn small() -> Config {
     let bandwidth = BytesPerSecond::new(Bytes::mib(400)).unwrap();
     let medium = SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth };
     let swap = Some(SwapSpec { size: Bytes::mib(64), medium });
@@ -23,24 +23,26 @@ fn small() -> Config {
 }
 
 /// Two threads store to more memory than there is.
+pub(crate) async fn fill_memory(os: Sim) -> Result<(), Errno> {
+    let fill = async move |os: Sim| {
+        let range = os.mmap(Bytes::mib(24), MapSpec::Anonymous).await?;
+        os.store(range, Bytes::PAGE).await?;
+        os.store(range, Bytes::PAGE).await?;
+        os.munmap(range).await
+    };
+    let other = os.spawn(Placement::Spread(1), fill);
+    fill(os).await?;
+    other.await.unwrap()
+}
+
 fn fill(why: Vec<Watched>) -> (Finish, Extra) {
     let options = Options { why, ..Options::default() };
-    let (result, finish, extra) = simulate_with(&small(), options, no_entries, async move |os: Sim| {
-        let fill = async move |os: Sim| {
-            let range = os.mmap(Bytes::mib(24), MapSpec::Anonymous).await?;
-            os.store(range, Bytes::PAGE).await?;
-            os.store(range, Bytes::PAGE).await?;
-            os.munmap(range).await
-        };
-        let other = os.spawn(Placement::Spread(1), fill);
-        fill(os).await?;
-        other.await.unwrap()
-    });
+    let (result, finish, extra) = simulate_with(&small(), options, no_entries, fill_memory);
     assert_eq!(result, Ok(()));
     (finish, extra)
 }
 
-fn watched(operation: &SlowOperation) -> Watched {
+pub(crate) fn watched(operation: &SlowOperation) -> Watched {
     let (task, start) = (operation.task, operation.start);
     Watched { task, start, end: start + operation.spent.total() }
 }

@@ -1,0 +1,71 @@
+//! Branches of simulated cells: several at a time, each a worker that executes the cell from its seed.
+//!
+//! That a branch is the run that it branches from, up to there, is judged by the run hash at each change.
+
+use std::{sync::atomic::AtomicBool, thread};
+
+use linux::worker::{self, WorkerError};
+use report::Key;
+
+use crate::{
+    order::{BranchOrder, Branched, Order},
+    plan::TIMEOUT_S_MAX,
+    progress::{Progress, RunError},
+    run::{News, in_order},
+    usage::UsageError,
+};
+
+/// Runs all branches, as many at a time as there are CPUs; the results in their order.
+///
+/// # Errors
+/// The first branch that fails; an interruption.
+pub(crate) fn run_all(
+    orders: &[BranchOrder],
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Branched>, RunError> {
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let mut all = Vec::new();
+    in_order(
+        orders,
+        workers,
+        |order| run(order, stop),
+        |order, news| {
+            match news {
+                News::Began => {
+                    let Key { kernel, seed, .. } = &order.cell.key;
+                    progress.step(all.len(), orders.len(), &format!("branch of {kernel} seed {seed}"));
+                }
+                News::Done(branched) => all.push(branched?),
+            }
+            Ok::<_, RunError>(())
+        },
+    )?;
+    Ok(all)
+}
+
+fn run(order: &BranchOrder, stop: &AtomicBool) -> Result<Branched, RunError> {
+    let Key { kernel, case, seed, .. } = &order.cell.key;
+    let failed = |problem: &str| RunError::Failed(format!("{kernel} {case} seed {seed}: {problem}"));
+    let order = serde_json::to_vec(&Order::Branch(Box::new(order.clone()))).expect("an order serialises");
+    match worker::run(&order, Some(TIMEOUT_S_MAX), stop) {
+        Ok(line) => serde_json::from_str(&line).map_err(|error| failed(&report::brief(error))),
+        Err(WorkerError::Interrupted) => Err(RunError::InterruptedEarly),
+        Err(WorkerError::Refused(reason)) => Err(RunError::Usage(UsageError::new(reason))),
+        Err(error) => Err(failed(&error.to_string())),
+    }
+}
+
+/// Checks that each branch had this run hash when it left its path.
+///
+/// # Errors
+/// A branch that was another run before.
+pub(crate) fn check_same_path(branches: &[Branched], hash: &str, key: &Key) -> Result<(), RunError> {
+    match branches.iter().find(|branch| branch.hashes.first().is_none_or(|found| found != hash)) {
+        None => Ok(()),
+        Some(_) => {
+            let Key { kernel, case, seed, .. } = key;
+            Err(RunError::Failed(format!("{kernel} {case} seed {seed}: a branch was another run before it left")))
+        }
+    }
+}
