@@ -10,7 +10,7 @@ function swatches(names, hues) {
 }
 
 /** The change of each row in per cent, with its 95 % interval. */
-function dots(rows) {
+function dots(rows, column) {
   const holder = el("div", { class: "chart" });
   const draw = redrawn(holder, (width) => {
     const narrow = width < 560,
@@ -35,20 +35,18 @@ function dots(rows) {
     }
     rows.forEach((row, at) => {
       const y = at * line + (narrow ? 30 : 15),
-        hue = row.verdict === "better" ? "#009E73" : row.verdict === "worse" ? "#D55E00" : "#8a8f98";
+        style = `stroke:${hueOf(column)};fill:${hueOf(column)}`;
       root.append(svg("text", narrow ? { x: left, y: y - 13 } : { x: left - 10, y: y + 4, "text-anchor": "end" }, row.name));
       if (row.low != null) {
-        root.append(svg("line", { x1: x(row.low), x2: x(row.high), y1: y, y2: y, stroke: hue, "stroke-width": 2 }));
+        root.append(svg("line", { x1: x(row.low), x2: x(row.high), y1: y, y2: y, style, "stroke-width": 2 }));
         for (const end of [row.low, row.high])
-          root.append(svg("line", { x1: x(end), x2: x(end), y1: y - 4, y2: y + 4, stroke: hue, "stroke-width": 2 }));
+          root.append(svg("line", { x1: x(end), x2: x(end), y1: y - 4, y2: y + 4, style, "stroke-width": 2 }));
       }
-      if (row.change != null) root.append(svg("circle", { cx: x(row.change), cy: y, r: 4.5, fill: hue }));
+      if (row.change != null) root.append(svg("circle", { cx: x(row.change), cy: y, r: 4.5, style }));
       const after = narrow
         ? []
         : svg("tspan", { class: "quiet", dx: 8 }, `${short(row.old)} \u2192 ${short(row.new)} ${row.unit}`);
-      root.append(
-        svg("text", { x: width - right + 10, y: y + 4 }, svg("tspan", { "font-weight": 600 }, change(row)), after),
-      );
+      root.append(svg("text", { x: width - right + 10, y: y + 4 }, svg("tspan", { "font-weight": 600 }, change(row)), after));
     });
     holder.replaceChildren(root);
   });
@@ -81,6 +79,7 @@ class Scrubber {
     this.at = 0;
     this.holder = el("div", { class: "chart scrub" });
     this.draw = redrawn(this.holder, (width) => this.lay(width));
+    withColumns(this.holder, this.draw);
     const from = (event) => {
       const box = this.holder.getBoundingClientRect();
       this.seek(Math.max(0, Math.min(1, (event.clientX - box.left - this.left) / (box.width - this.left - 8))) * this.end);
@@ -110,16 +109,29 @@ class Scrubber {
     const [unit, of] = unitOfTime(this.end);
     for (const tick of ticks(0, this.end / of, width < 500 ? 4 : 8)) {
       root.append(
-        svg("text", { x: x(tick * of), y: height - 3, "text-anchor": "middle", class: "quiet" }, `${+tick.toPrecision(4)} ${unit}`),
+        svg(
+          "text",
+          { x: x(tick * of), y: height - 3, "text-anchor": "middle", class: "quiet" },
+          `${+tick.toPrecision(4)} ${unit}`,
+        ),
       );
     }
-    this.kernels.forEach(({ hue, at_us, unusable, stalls }, number) => {
+    this.kernels.forEach(({ name, at_us, unusable, stalls }, number) => {
+      if (!isOn(name)) return;
       if (unusable) {
         const path = at_us.map((us, at) => `${at ? "L" : "M"}${x(us).toFixed(1)} ${y(unusable[at]).toFixed(1)}`).join("");
-        root.append(svg("path", { d: path, fill: "none", stroke: hue, "stroke-width": 1.6 }));
+        root.append(lineOf(name, path));
       }
       for (const us of stalls ?? []) {
-        root.append(svg("line", { x1: x(us), x2: x(us), y1: top - 6 + number * 5, y2: top - 2 + number * 5, stroke: hue }));
+        root.append(
+          svg("line", {
+            x1: x(us),
+            x2: x(us),
+            y1: top - 6 + number * 5,
+            y2: top - 2 + number * 5,
+            style: `stroke:${hueOf(name)}`,
+          }),
+        );
       }
     });
     this.mark = svg("line", { y1: top - 6, y2: bottom, stroke: "currentColor", "stroke-width": 1.5 });
@@ -137,8 +149,16 @@ class Scrubber {
   }
 }
 
+/** The line of a column through a path. */
+function lineOf(name, path) {
+  const line = svg("path", { d: path, fill: "none", "stroke-width": 1.8, style: `stroke:${hueOf(name)}` });
+  const { dash } = strokeOf(name);
+  if (dash.length) line.setAttribute("stroke-dasharray", dash.join(" "));
+  return line;
+}
+
 /** Cumulated shares of samples, over a logarithmic axis. */
-function ecdf(set, hues) {
+function ecdf(set) {
   const holder = el("div", { class: "chart" });
   const draw = redrawn(holder, (width) => {
     const [left, right, top, height] = [44, 14, 8, 240],
@@ -164,15 +184,18 @@ function ecdf(set, hues) {
         root.append(svg("text", { x: last, y: height - 5, "text-anchor": "middle", class: "quiet" }, `${short(value)}`));
       }
     }
-    set.curves.forEach((curve, at) => {
-      const path = curve.points
-        .map(([value, share], step) => `${step ? "L" : "M"}${x(value).toFixed(1)} ${y(share).toFixed(1)}`)
-        .join("");
-      root.append(svg("path", { d: path, fill: "none", stroke: hues[at], "stroke-width": 1.8 }));
-    });
+    set.curves
+      .filter((curve) => isOn(curve.kernel))
+      .forEach((curve) => {
+        const path = curve.points
+          .map(([value, share], step) => `${step ? "L" : "M"}${x(value).toFixed(1)} ${y(share).toFixed(1)}`)
+          .join("");
+        root.append(lineOf(curve.kernel, path));
+      });
     holder.replaceChildren(root);
   });
   requestAnimationFrame(draw);
+  withColumns(holder, draw);
   const value = (curve, share) =>
     short((curve.points.find((point) => point[1] >= share) ?? curve.points[curve.points.length - 1])[0]);
   const rows = set.curves.map((curve) => [
@@ -202,13 +225,19 @@ function stacks(set) {
   const holder = el("div", { class: "chart" });
   const draw = redrawn(holder, (width) => {
     const line = 40,
-      root = svg("svg", { viewBox: `0 0 ${width} ${set.columns.length * line}`, role: "img", "aria-label": "Time by cause" });
-    set.columns.forEach((name, column) => {
+      shown = set.columns.filter(isOn),
+      root = svg("svg", { viewBox: `0 0 ${width} ${shown.length * line}`, role: "img", "aria-label": "Time by cause" });
+    shown.forEach((name, place) => {
+      const column = set.columns.indexOf(name),
+        y = place * line;
       let x = 0;
-      root.append(svg("text", { x: 0, y: column * line + 12 }, `${name}: ${short(sum(column))} ms`));
+      root.append(
+        lineOf(name, `M0 ${y + 8}L30 ${y + 8}`),
+        svg("text", { x: 36, y: y + 12 }, `${name}: ${short(sum(column))} ms`),
+      );
       parts.forEach((part, at) => {
         const wide = most > 0 ? ((part.values[column] ?? 0) / most) * width : 0;
-        const bar = svg("rect", { x, y: column * line + 17, width: Math.max(0, wide - 0.5), height: 15, fill: hues[at] });
+        const bar = svg("rect", { x, y: y + 17, width: Math.max(0, wide - 0.5), height: 15, fill: hues[at] });
         bar.append(svg("title", {}, `${part.name}: ${short(part.values[column])} ms`));
         root.append(bar);
         x += wide;
@@ -217,6 +246,7 @@ function stacks(set) {
     holder.replaceChildren(root);
   });
   requestAnimationFrame(draw);
+  withColumns(holder, draw);
   const rows = set.rows.map((row) => [row.name, ...row.values.map(short)]);
   return el(
     "div",
@@ -247,7 +277,9 @@ function overTime(title, kernels, valuesOf, seek) {
     };
     const series = lines.map(({ kernel }) => ({
       label: kernel.name,
-      stroke: kernel.hue,
+      stroke: inkOf(kernel.name),
+      dash: strokeOf(kernel.name).dash,
+      show: isOn(kernel.name),
       width: 1.5,
       points: { show: false },
       spanGaps: true,
@@ -273,5 +305,6 @@ function overTime(title, kernels, valuesOf, seek) {
     );
   });
   requestAnimationFrame(draw);
+  withColumns(holder, draw);
   return el("figure", {}, el("figcaption", {}, title), holder);
 }

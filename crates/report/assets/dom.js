@@ -79,8 +79,6 @@ function unitOfTime(end) {
 }
 
 const HUES = ["#D55E00", "#0072B2", "#009E73", "#CC79A7", "#F0E442", "#E69F00", "#E69F00"];
-// Of kernels: other hues than those of types, in both colour schemes.
-const KERNEL_HUES = ["#7d8590", "#a35bd6", "#1b9e9e", "#b8860b"];
 
 function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -23,7 +23,7 @@ function cellOf(first, used) {
 }
 
 class MemoryMap {
-  constructor(kernel, hue) {
+  constructor(kernel) {
     this.kernel = kernel;
     this.map = kernel.map;
     this.block = 2 ** this.map.pageblock_order / 256;
@@ -35,8 +35,14 @@ class MemoryMap {
     this.canvas.setAttribute("aria-label", `Map of physical memory, ${kernel.name}: arrow keys move over pageblocks`);
     this.readout = el("p", { class: "readout" });
     this.live = el("p", { class: "hidden", "aria-live": "polite" });
-    const mark = el("span", { class: "swatch", style: `background:${hue};border-radius:50%` });
-    const caption = el("figcaption", {}, mark, " ", kernel.name, el("span", { class: "quiet" }, ` ${kernel.note}`));
+    const caption = el(
+      "figcaption",
+      {},
+      sampleOf(kernel.name),
+      " ",
+      kernel.name,
+      el("span", { class: "quiet" }, ` ${kernel.note}`),
+    );
     this.figure = el("figure", {}, caption, this.canvas, this.readout, this.live);
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));

@@ -8,8 +8,7 @@ function section(title, id, ...children) {
 }
 
 /** The series of a kernel, from rows of differences: values by name, and the instants. */
-function unfold(kernel, at) {
-  kernel.hue = KERNEL_HUES[at % KERNEL_HUES.length];
+function unfold(kernel) {
   const series = kernel.series;
   if (!series) return;
   const now = new Array(series.columns.length + 1).fill(0);
@@ -54,7 +53,7 @@ function verdict() {
         ],
       }));
       parts.push(
-        dots(pair.rows),
+        dots(pair.rows, pair.new),
         el(
           "details",
           {},
@@ -205,18 +204,13 @@ class Maps {
   }
 
   async lay() {
-    const hues = this.shown.map((kernel) => kernel.hue);
     for (const kernel of this.shown) {
-      if (!this.maps.has(kernel)) this.maps.set(kernel, new MemoryMap(kernel, kernel.hue));
+      if (!this.maps.has(kernel)) this.maps.set(kernel, new MemoryMap(kernel));
     }
     const maps = [...new Set(this.shown)].map((kernel) => this.maps.get(kernel));
     this.holder.className = maps.length > 1 ? "two" : "one";
     this.holder.replaceChildren(...maps.map((map) => map.figure));
-    this.scrubber = new Scrubber(
-      this.shown.map((kernel, at) => ({ ...kernel, hue: hues[at] })),
-      this.end,
-      (us) => this.seek(us),
-    );
+    this.scrubber = new Scrubber(this.shown, this.end, (us) => this.seek(us));
     this.strip.replaceChildren(this.scrubber.holder);
     this.scrubber.draw();
     for (const map of maps) if (!map.bytes) await map.load();
@@ -333,10 +327,7 @@ function counters(seek) {
   return section(
     "Over time",
     "over-time",
-    swatches(
-      kernels.map((kernel) => kernel.name),
-      kernels.map((kernel) => kernel.hue),
-    ),
+    columnLegend(kernels.map((kernel) => kernel.name)),
     el(
       "div",
       { class: "two" },
@@ -359,15 +350,7 @@ function counters(seek) {
 function latencies() {
   const holder = el("div", {});
   const show = (at) => {
-    const set = DATA.ecdf[at],
-      hues = set.curves.map((_, place) => KERNEL_HUES[place % KERNEL_HUES.length]);
-    holder.replaceChildren(
-      swatches(
-        set.curves.map((curve) => curve.kernel),
-        hues,
-      ),
-      ecdf(set, hues),
-    );
+    holder.replaceChildren(ecdf(DATA.ecdf[at]));
   };
   show(0);
   const kinds = DATA.ecdf.map((set, at) => [String(at), set.title]);
@@ -380,6 +363,7 @@ function latencies() {
       { class: "bar" },
       select("Of", kinds, "0", (at) => show(Number(at))),
     ),
+    columnLegend(DATA.ecdf.flatMap((set) => set.curves.map((curve) => curve.kernel))),
     holder,
   );
 }
@@ -398,6 +382,7 @@ function causes() {
       { class: "bar" },
       select("Case", kinds, "0", (at) => show(Number(at))),
     ),
+    columnLegend(DATA.causes.flatMap((set) => set.columns)),
     holder,
   );
 }

@@ -12,9 +12,10 @@ const PAGE: &str = include_str!("../assets/page.html");
 const STYLES: [&str; 2] = [include_str!("../assets/uplot/uPlot.min.css"), include_str!("../assets/page.css")];
 /// The licence of uPlot, which every copy of it must carry.
 const LICENCE: &str = include_str!("../assets/uplot/LICENSE");
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("../assets/uplot/uPlot.iife.min.js"),
     include_str!("../assets/dom.js"),
+    include_str!("../assets/columns.js"),
     include_str!("../assets/map.js"),
     include_str!("../assets/charts.js"),
     include_str!("../assets/page.js"),
@@ -35,6 +36,8 @@ pub struct Document {
     pub program: String,
     /// The sentence that stands where no columns are compared.
     pub verdict: String,
+    /// Names of all columns; a column's place here decides its colour and its dash on every chart.
+    pub columns: Vec<String>,
     /// The pairs of compared columns.
     pub pairs: Vec<PairOf>,
     /// The runs that are shown over time.

@@ -57,9 +57,10 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     }
     let names = names(&wanted.results);
     let mut cells = marked(&names, &shown);
-    let Judged { pairs, verdict, how } = judged(wanted, &names, &shown, &cells);
+    let all = all_columns(&cells);
+    let Judged { pairs, verdict, how } = judged(wanted, &names, &shown, &cells, &all);
     report::name_cases(&mut cells);
-    let runs = Runs { wanted, cells: &cells, names: &names };
+    let runs = Runs { wanted, cells: &cells, names: &names, all: &all };
     let case = runs.case()?;
     let (columns, kernels) = runs.kernels(&case)?;
     let experiments: BTreeSet<&str> = shown.iter().map(|shown| shown.experiment.as_str()).collect();
@@ -74,21 +75,34 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
         compare: commands::compare(&wanted.results, wanted.seeds, None),
         program: of(shown.iter().map(|shown| shown.program.as_str()).collect()),
         verdict,
+        columns: all.iter().map(|column| name_of(column, &all)).collect(),
         pairs,
         missing: lacks.iter().cloned().chain(others).collect(),
         kernels,
-        ecdf: distributions(&cells),
-        causes: causes(&cells),
+        ecdf: distributions(&cells, &all),
+        causes: causes(&cells, &all),
     };
     let lacks = lacks.iter().map(|(what, command)| format!("{what} {command}").trim_end().to_owned()).collect();
     Ok(Shows { html: html::page(&document), lacks })
 }
 
-/// All cells, and what of them is wanted.
+/// All columns, in the order of their first cells.
+pub(super) fn all_columns(cells: &[Cell]) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    for cell in cells {
+        if !columns.contains(&cell.key.column()) {
+            columns.push(cell.key.column());
+        }
+    }
+    columns
+}
+
+/// All cells and columns, and what of them is wanted.
 struct Runs<'a> {
     wanted: &'a PageWanted,
     cells: &'a [Cell],
     names: &'a [String],
+    all: &'a [Column],
 }
 
 impl Runs<'_> {
@@ -108,12 +122,9 @@ impl Runs<'_> {
 
     /// The columns that are shown over time, and one run of each with what it has.
     fn kernels(&self, case: &str) -> Result<(Vec<Column>, Vec<Kernel>), UsageError> {
-        let mut columns: Vec<Column> = Vec::new();
-        for cell in self.cells.iter().filter(|cell| cell.key.case == case) {
-            if !columns.contains(&cell.key.column()) {
-                columns.push(cell.key.column());
-            }
-        }
+        let has_case =
+            |column: &&Column| self.cells.iter().any(|cell| cell.key.case == case && cell.key.column() == **column);
+        let mut columns: Vec<Column> = self.all.iter().filter(has_case).cloned().collect();
         let labels: Vec<String> = columns.iter().map(Column::label).collect();
         if self.wanted.kernels.len() > KERNELS_MAX {
             let found = self.wanted.kernels.len();
@@ -137,7 +148,7 @@ impl Runs<'_> {
                 self.cells.iter().filter(|cell| cell.key.case == case && cell.key.column() == *column).collect();
             let (cell, note) = median(&of_column);
             let map = cell.map.is_some().then(|| load(self.directory(cell), cell)).transpose()?;
-            runs.push((name_of(column, &columns), note, cell, map));
+            runs.push((name_of(column, self.all), note, cell, map));
         }
         let samples = fitting(runs.iter().filter_map(|(.., map)| map.as_ref()));
         let kernel = |(name, note, cell, map): (String, String, &Cell, Option<BlockMap>)| {
@@ -248,14 +259,14 @@ struct Judged {
 }
 
 /// Columns two by two. Results that have nothing in common stand beside each other without a verdict.
-fn judged(wanted: &PageWanted, names: &[String], shown: &[Shown], cells: &[Cell]) -> Judged {
+fn judged(wanted: &PageWanted, names: &[String], shown: &[Shown], cells: &[Cell], all: &[Column]) -> Judged {
     let nothing =
         |why: String, how: Vec<How>| Judged { pairs: Vec::new(), verdict: format!("Nothing is compared: {why}."), how };
     if let Some(other) = strange(shown) {
         let how = commands::of_strangers(&wanted.results, names, shown, wanted.seeds);
         return nothing(in_words(names, shown, other), how);
     }
-    match pairs(names, shown, cells) {
+    match pairs(names, shown, cells, all) {
         Ok(pairs) => {
             Judged { pairs, verdict: "No row is in two columns, so nothing is compared.".to_owned(), how: Vec::new() }
         }
@@ -272,7 +283,7 @@ fn judged(wanted: &PageWanted, names: &[String], shown: &[Shown], cells: &[Cell]
 }
 
 /// Columns that can be compared, two by two.
-fn pairs(names: &[String], shown: &[Shown], cells: &[Cell]) -> Result<Vec<PairOf>, NoBaseline> {
+fn pairs(names: &[String], shown: &[Shown], cells: &[Cell], all: &[Column]) -> Result<Vec<PairOf>, NoBaseline> {
     let comparison = comparison(names, shown, cells, None, Gates::default())?;
     let mut columns: Vec<(&str, &str)> = Vec::new();
     for row in &comparison.rows {
@@ -281,11 +292,9 @@ fn pairs(names: &[String], shown: &[Shown], cells: &[Cell]) -> Result<Vec<PairOf
             columns.push(pair);
         }
     }
-    let all: BTreeSet<Column> = cells.iter().map(|cell| cell.key.column()).collect();
-    let all: Vec<Column> = all.into_iter().collect();
     let name = |label: &str| {
         let column = all.iter().find(|column| column.label() == label);
-        column.map_or_else(|| label.to_owned(), |column| name_of(column, &all))
+        column.map_or_else(|| label.to_owned(), |column| name_of(column, all))
     };
     let pair = |pair: (&str, &str)| pair_of(&comparison, pair, (name(pair.0), name(pair.1)));
     Ok(columns.into_iter().filter_map(pair).collect())
@@ -351,12 +360,10 @@ fn changed(row: &Compared, name: String) -> Changed {
 }
 
 /// Distributions of metrics of which cells keep samples, all seeds together.
-pub(super) fn distributions(cells: &[Cell]) -> Vec<Distribution> {
-    let columns: BTreeSet<Column> = cells.iter().map(|cell| cell.key.column()).collect();
-    let columns: Vec<Column> = columns.into_iter().collect();
+pub(super) fn distributions(cells: &[Cell], all: &[Column]) -> Vec<Distribution> {
     let set = |row: SamplesOf| {
         let curves = row.columns.into_iter().filter(|(.., fewest)| *fewest >= SAMPLES_MIN);
-        let curves = curves.map(|(column, samples, _)| Curve::of(name_of(&column, &columns), samples)).collect();
+        let curves = curves.map(|(column, samples, _)| Curve::of(name_of(&column, all), samples)).collect();
         Distribution { title: row.name, unit: row.unit, curves }
     };
     let sets = report::samples(cells).into_iter().map(set).filter(|set| !set.curves.is_empty());
@@ -364,8 +371,8 @@ pub(super) fn distributions(cells: &[Cell]) -> Vec<Distribution> {
 }
 
 /// Times by cause, case by case.
-pub(super) fn causes(cells: &[Cell]) -> Vec<Causes> {
-    let mut all = Vec::new();
+pub(super) fn causes(cells: &[Cell], all: &[Column]) -> Vec<Causes> {
+    let mut sets = Vec::new();
     // Their cases are named: no two tables have one of them.
     for table in report::causes(cells) {
         let columns: Vec<Column> = table.columns.iter().map(|head| head.column.clone()).collect();
@@ -382,9 +389,9 @@ pub(super) fn causes(cells: &[Cell]) -> Vec<Causes> {
                 Some(Cause { name: name(&row.metric)?, values })
             };
             let rows = table.rows.iter().filter(|row| row.case == case).filter_map(row).collect();
-            let columns = columns.iter().map(|column| name_of(column, &columns)).collect();
-            all.push(Causes { title: case.to_owned(), columns, rows });
+            let columns = columns.iter().map(|column| name_of(column, all)).collect();
+            sets.push(Causes { title: case.to_owned(), columns, rows });
         }
     }
-    all
+    sets
 }

@@ -15,7 +15,7 @@ use report::{
 };
 use units::{ExtfragClass, ExtfragKind, Mobility, Order};
 
-use super::html::{causes, distributions};
+use super::html::{all_columns, causes, distributions};
 use crate::{
     evidence,
     experiment::Experiment,
@@ -311,8 +311,11 @@ fn assert_names_are_whole(name: &str, layout: Layout, mut cells: Vec<Cell>) {
     report::name_cases(&mut cells);
     let cells_of = cells.iter().map(|cell| (cell.key.column(), &cell.key.case, cell.key.seed));
     assert_unique(cells_of, &format!("{name}, cells"));
-    assert_unique(distributions(&cells).iter().map(|set| &set.title), &format!("{name}, distributions"));
-    assert_unique(causes(&cells).iter().map(|set| &set.title), &format!("{name}, causes"));
+    assert_unique(
+        distributions(&cells, &all_columns(&cells)).iter().map(|set| &set.title),
+        &format!("{name}, distributions"),
+    );
+    assert_unique(causes(&cells, &all_columns(&cells)).iter().map(|set| &set.title), &format!("{name}, causes"));
 }
 
 /// A line of values without its value: what it is of, and its seed.
