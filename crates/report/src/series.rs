@@ -70,6 +70,26 @@ impl Series {
         self.rows.iter().map(sample).collect()
     }
 
+    /// The series with the samples of these indices, in rising order.
+    ///
+    /// # Panics
+    /// When there is no sample of an index.
+    pub fn only(&self, indices: &[usize]) -> Self {
+        let samples = self.samples();
+        let mut before = vec![0; self.columns.len() + 1];
+        let mut row = |at: &usize| {
+            let now: Vec<u64> =
+                std::iter::once(samples[*at].at_us).chain(samples[*at].values.iter().copied()).collect();
+            let mut row: Vec<i64> = now.iter().zip(&before).map(|(now, then)| difference(*now, *then)).collect();
+            before = now;
+            while row.last() == Some(&0) {
+                row.pop();
+            }
+            row
+        };
+        Self { rows: indices.iter().map(&mut row).collect(), ..self.clone() }
+    }
+
     /// Looks up the values of one sample by name.
     ///
     /// # Panics
@@ -126,6 +146,15 @@ mod tests {
             .collect();
         assert_eq!(back.samples(), kept);
         assert_eq!(back.names(), ["falls", "grows", "rests", "rests too"]);
+    }
+
+    #[test]
+    fn some_samples_have_the_values_they_had() {
+        let series = Series::new(1, &["falls", "rests", "grows", "rests too"].map(str::to_owned), &samples());
+        let some = series.only(&[0, 3]);
+        let all = series.samples();
+        assert_eq!(some.samples(), [all[0].clone(), all[3].clone()]);
+        assert_eq!(series.only(&[0, 1, 2, 3]), series);
     }
 
     #[test]
