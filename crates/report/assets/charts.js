@@ -9,23 +9,39 @@ function swatches(names, hues) {
   );
 }
 
+/** The ends of an axis of changes: a sensible multiple of the changes themselves, however wide their intervals are. */
+function spanOf(rows) {
+  const sizes = rows.map((row) => Math.abs(row.change ?? 0)).sort((a, b) => a - b);
+  const middle = sizes[Math.floor((sizes.length - 1) / 2)] ?? 0;
+  const limit = 1.5 * Math.max(1, Math.min(sizes[sizes.length - 1] ?? 0, Math.max(8 * middle, 5)));
+  // Nothing falls by more than all there was.
+  const floor = rows.every((row) => row.old >= 0 && row.new >= 0) ? -100 : -Infinity;
+  const ends = rows.flatMap((row) => [row.low ?? row.change ?? 0, row.high ?? row.change ?? 0]);
+  return [Math.max(-limit, floor, Math.min(...ends, -1)), Math.min(limit, Math.max(...ends, 1))];
+}
+
+/** Whether the chart cuts an interval off. */
+function isCut(rows) {
+  const [least, most] = spanOf(rows);
+  return rows.some((row) => row.low < least || row.high > most);
+}
+
 /** The change of each row in per cent, with its 95 % interval. */
 function dots(rows, column) {
-  const holder = el("div", { class: "chart" });
+  const holder = el("div", { class: "chart", style: `min-height:${rows.length * 28 + 24}px` });
   const draw = redrawn(holder, (width) => {
-    const narrow = width < 560,
-      left = narrow ? 6 : Math.min(300, width * 0.32),
-      right = narrow ? 60 : 190,
-      line = narrow ? 44 : 28;
-    const ends = rows.flatMap((row) => [row.low ?? row.change ?? 0, row.high ?? row.change ?? 0, 0]);
-    const [least, most] = [Math.min(...ends, -1), Math.max(...ends, 1)];
-    const pad = (most - least) * 0.06;
+    const narrow = width < 620,
+      left = narrow ? 12 : Math.min(300, width * 0.3),
+      right = narrow ? 12 : Math.min(330, width * 0.3),
+      line = narrow ? 46 : 28;
+    const [least, most] = spanOf(rows);
+    const pad = (most - least) * 0.04;
     const x = (value) => left + ((value - least + pad) / (most - least + 2 * pad)) * (width - left - right);
     const height = rows.length * line + 24;
     const root = svg("svg", {
       viewBox: `0 0 ${width} ${height}`,
       role: "img",
-      "aria-label": "Changes of the five most changed rows, in per cent",
+      "aria-label": "Changes of the most changed rows, in per cent, with intervals; the table below has the numbers",
     });
     root.append(svg("line", { x1: x(0), x2: x(0), y1: 2, y2: height - 20, class: "zero" }));
     for (const tick of ticks(least, most, narrow ? 4 : 7)) {
@@ -33,20 +49,33 @@ function dots(rows, column) {
         svg("text", { x: x(tick), y: height - 6, "text-anchor": "middle", class: "quiet" }, tick === 0 ? "0 %" : percent(tick)),
       );
     }
+    const style = `stroke:${hueOf(column)};fill:${hueOf(column)}`;
+    // An arrow where something lies beyond the axis.
+    const arrow = (at, y) => {
+      const [tip, foot] = at < 0 ? [x(least) - 7, x(least) + 2] : [x(most) + 7, x(most) - 2];
+      return svg("path", { d: `M${tip} ${y}L${foot} ${y - 5}L${foot} ${y + 5}Z`, style, class: "beyond" });
+    };
     rows.forEach((row, at) => {
-      const y = at * line + (narrow ? 30 : 15),
-        style = `stroke:${hueOf(column)};fill:${hueOf(column)}`;
-      root.append(svg("text", narrow ? { x: left, y: y - 13 } : { x: left - 10, y: y + 4, "text-anchor": "end" }, row.name));
-      if (row.low != null) {
-        root.append(svg("line", { x1: x(row.low), x2: x(row.high), y1: y, y2: y, style, "stroke-width": 2 }));
-        for (const end of [row.low, row.high])
-          root.append(svg("line", { x1: x(end), x2: x(end), y1: y - 4, y2: y + 4, style, "stroke-width": 2 }));
+      const y = at * line + (narrow ? 33 : 15);
+      const numbers = [
+        svg("tspan", { "font-weight": 600 }, changeOf(row)),
+        svg("tspan", { class: "quiet", dx: 8 }, `${short(row.old)} \u2192 ${short(row.new)} ${row.unit}, ${row.verdict}`),
+      ];
+      if (narrow) {
+        root.append(svg("text", { x: 0, y: y - 20 }, row.name), svg("text", { x: 0, y: y - 7 }, numbers));
+      } else {
+        root.append(svg("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, row.name));
+        root.append(svg("text", { x: width - right + 12, y: y + 4 }, numbers));
       }
-      if (row.change != null) root.append(svg("circle", { cx: x(row.change), cy: y, r: 4.5, style }));
-      const after = narrow
-        ? []
-        : svg("tspan", { class: "quiet", dx: 8 }, `${short(row.old)} \u2192 ${short(row.new)} ${row.unit}`);
-      root.append(svg("text", { x: width - right + 10, y: y + 4 }, svg("tspan", { "font-weight": 600 }, change(row)), after));
+      if (row.low != null) {
+        const [low, high] = [Math.max(row.low, least), Math.min(row.high, most)];
+        if (low < high) root.append(svg("line", { x1: x(low), x2: x(high), y1: y, y2: y, style, "stroke-width": 2 }));
+        root.append(row.low < least ? arrow(-1, y) : svg("line", { x1: x(low), x2: x(low), y1: y - 4, y2: y + 4, style }));
+        root.append(row.high > most ? arrow(1, y) : svg("line", { x1: x(high), x2: x(high), y1: y - 4, y2: y + 4, style }));
+      }
+      if (row.change == null) return;
+      if (row.change < least || row.change > most) root.append(arrow(row.change, y));
+      else root.append(svg("circle", { cx: x(row.change), cy: y, r: 4.5, style }));
     });
     holder.replaceChildren(root);
   });
@@ -55,7 +84,7 @@ function dots(rows, column) {
 }
 
 /** A change as text: from nought there is no percentage of it. */
-function change(row) {
+function changeOf(row) {
   return row.change == null ? "new" : percent(row.change);
 }
 

@@ -40,6 +40,8 @@ function verdict() {
     const pair = DATA.pairs[number];
     const parts = [el("p", { class: "verdict" }, pair ? pair.verdict : DATA.verdict)];
     if (pair?.rows.length) {
+      const cut = isCut(pair.rows) ? "; an arrow says that an interval goes on beyond the chart" : "";
+      const few = cut && Math.min(...pair.runs) < 5 ? " (too few seeds: eight make intervals much narrower)" : "";
       const rows = pair.rows.map((row) => ({
         id: row.id,
         cells: [
@@ -47,7 +49,7 @@ function verdict() {
           short(row.old),
           short(row.new),
           row.unit,
-          change(row),
+          changeOf(row),
           row.low == null ? "-" : `${percent(row.low)} to ${percent(row.high)}`,
           row.verdict,
         ],
@@ -66,7 +68,7 @@ function verdict() {
           "p",
           { class: "quiet" },
           "The rows with the largest changes of those for which a direction is better; ",
-          `${spread(pair.runs)}. All rows: `,
+          `${spread(pair.runs)}${cut}${few}. All rows: `,
           el("code", {}, DATA.compare),
         ),
       );
