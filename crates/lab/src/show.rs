@@ -7,6 +7,7 @@ mod columns;
 mod commands;
 pub mod compare;
 mod head;
+mod headline;
 mod html;
 mod map;
 mod over_time;

@@ -225,7 +225,7 @@ fn stalls<'a>(cells: &[&'a Cell], wanted: &WhyWanted) -> Result<Vec<Stall<'a>>, 
 }
 
 /// Whether an operation is the work of a kernel thread, such as `kswapd0`.
-fn is_of_thread(name: &str) -> bool {
+pub(crate) fn is_of_thread(name: &str) -> bool {
     let base = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     Daemon::ALL.iter().any(|daemon| Row::of(*daemon).name == base)
 }

@@ -45,6 +45,11 @@ function isOn(name) {
 
 function switchColumn(name) {
   if (!offColumns.delete(name)) offColumns.add(name);
+  drawColumns();
+  remember();
+}
+
+function drawColumns() {
   onColumns = onColumns.filter(([node]) => node.isConnected);
   onColumns.forEach(([, draw]) => draw());
 }

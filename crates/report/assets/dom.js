@@ -103,6 +103,27 @@ function mix(over, under, share) {
   );
 }
 
+/** Thousands with commas, as far as whole numbers go. */
+function grouped(value) {
+  if (value == null || !Number.isFinite(value)) return "-";
+  const size = Math.abs(value);
+  const text = size >= 100 ? Math.round(size).toString() : +size.toPrecision(3) + "";
+  return (value < 0 ? "\u2212" : "") + text.replace(/\B(?=(\d{3})+$)/g, size >= 100 ? "," : "");
+}
+
+/** Calls `draw` once `node` is about to be seen, or printed. */
+function whenNear(node, draw) {
+  const come = () => {
+    if (node.isNear) return;
+    node.isNear = true;
+    watch.disconnect();
+    draw();
+  };
+  const watch = new IntersectionObserver((seen) => seen.some((entry) => entry.isIntersecting) && come(), { rootMargin: "400px" });
+  watch.observe(node);
+  addEventListener("beforeprint", come);
+}
+
 /** Calls `draw` now, and again when the width or the colour scheme changes. */
 function redrawn(node, draw) {
   let width = 0;

@@ -3,8 +3,31 @@
 
 const page = document.getElementById("page");
 
+/** A part of the page; its heading is a link to it as it stands. */
 function section(title, id, ...children) {
-  return el("section", { id }, el("h2", {}, title), ...children);
+  const link = el("a", { href: `#part=${id}`, class: "here", "aria-label": `Link to ${title} as it stands` }, "#");
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    change({ part: id });
+    history.replaceState(null, "", address());
+  });
+  const node = el("section", { id }, el("h2", {}, title, " ", link), ...children);
+  // A link names the part that was used last.
+  for (const kind of ["click", "input", "change"]) node.addEventListener(kind, () => (state.part = id), true);
+  return node;
+}
+
+/** A list of names of which the state keeps the chosen one, and what is shown of it. */
+function chooser(label, key, options, show) {
+  const known = (value) => (options.some(([name]) => name === value) ? value : options[0][0]);
+  const list = select(label, options, known(state[key]), (value) => change({ [key]: value }));
+  onState((some) => {
+    if (!(key in some)) return;
+    list.querySelector("select").value = known(state[key]);
+    show(known(state[key]));
+  });
+  show(known(state[key]));
+  return list;
 }
 
 /** The series of a kernel, from rows of differences: values by name, and the instants. */
@@ -31,17 +54,25 @@ function unfold(kernel) {
 function spread([old, now]) {
   if (old === 1 && now === 1) return "one run of each, so there are no intervals: nothing says how much of a change is luck";
   const lone = old === 1 || now === 1;
-  return `means of ${old} and ${now} runs, ${lone ? "and no intervals, as one run has none" : "95 % intervals of their difference"}`;
+  const intervals = lone ? "and no intervals, as one run has none" : "95 % intervals of their difference";
+  return `means of ${old} and ${now} runs, ${intervals}`;
 }
 
 function verdict() {
   const holder = el("div");
-  const show = (number) => {
-    const pair = DATA.pairs[number];
-    const parts = [el("p", { class: "verdict" }, pair ? pair.verdict : DATA.verdict)];
-    if (pair?.rows.length) {
-      const cut = isCut(pair.rows) ? "; an arrow says that an interval goes on beyond the chart" : "";
-      const few = cut && Math.min(...pair.runs) < 5 ? " (too few seeds: eight make intervals much narrower)" : "";
+  const show = (name) => {
+    const pair = DATA.pairs.find((one) => nameOfPair(one) === name);
+    if (!pair) {
+      holder.replaceChildren(el("p", { class: "verdict" }, DATA.verdict));
+      return;
+    }
+    const parts = [
+      el("p", {}, pair.which),
+      el("p", { class: "verdict" }, pair.verdict),
+      el("p", {}, pair.largest),
+      el("div", { class: "legend" }, named(pair.old), "\u2192", named(pair.new)),
+    ];
+    if (pair.rows.length) {
       const rows = pair.rows.map((row) => ({
         id: row.id,
         cells: [
@@ -54,70 +85,54 @@ function verdict() {
           row.verdict,
         ],
       }));
-      parts.push(
-        dots(pair.rows, pair.new),
-        el(
-          "details",
-          {},
-          el("summary", {}, "Numbers"),
-          table(["row", pair.old, pair.new, "unit", "change", "95 % interval", "verdict"], rows),
-        ),
-      );
-      parts.push(
-        el(
-          "p",
-          { class: "quiet" },
-          "The rows with the largest changes of those for which a direction is better; ",
-          `${spread(pair.runs)}${cut}${few}. All rows: `,
-          el("code", {}, DATA.compare),
-        ),
-      );
+      const numbers = table(["row", pair.old, pair.new, "unit", "change", "95 % interval", "verdict"], rows);
+      parts.push(dots(pair.rows, pair.new), el("details", {}, el("summary", {}, "Numbers"), numbers));
+      const cut = isCut(pair.rows) ? "; an arrow says that an interval goes on beyond the chart" : "";
+      const few = cut && Math.min(...pair.runs) < 5 ? " (too few seeds: eight make intervals much narrower)" : "";
+      const about = `Rows with the largest changes, of those for which a direction is better; ${spread(pair.runs)}${cut}${few}. `;
+      parts.push(el("p", { class: "quiet" }, about, "All rows: ", el("code", {}, DATA.compare)));
     }
     holder.replaceChildren(...parts);
   };
-  show(0);
-  const pairs = DATA.pairs.map((pair, at) => [String(at), `${pair.old} \u2192 ${pair.new}`]);
-  return el(
-    "section",
-    { id: "verdict" },
-    pairs.length > 1
-      ? el(
-          "div",
-          { class: "bar" },
-          select("Compared", pairs, "0", (at) => show(Number(at))),
-        )
-      : null,
-    holder,
-  );
+  const pairs = DATA.pairs.map((pair) => [nameOfPair(pair), nameOfPair(pair)]);
+  if (pairs.length < 2) {
+    show(pairs[0]?.[0]);
+    return el("section", { id: "verdict" }, holder);
+  }
+  return el("section", { id: "verdict" }, el("div", { class: "bar" }, chooser("Compared", "pair", pairs, show)), holder);
 }
 
-/** Maps side by side, and the chart over them that is their place in time. */
+const nameOfPair = (pair) => `${pair.old} \u2192 ${pair.new}`;
+
+/** A column's name with a piece of its line. */
+function named(name) {
+  return el("span", { class: "named" }, sampleOf(name), name);
+}
+
+/** Maps side by side, at the instant of the timeline. */
 class Maps {
   constructor(kernels) {
     this.kernels = kernels;
     this.maps = new Map();
-    this.shown = kernels.slice(0, 2);
-    this.sample = 0;
     this.zone = "";
     this.times = [...new Set(kernels.flatMap((kernel) => kernel.map.at_us))].sort((a, b) => a - b);
     this.end = this.times[this.times.length - 1] || 1;
     this.holder = el("div", {});
     this.census = el("div", {});
     this.time = el("span", { class: "time" });
-    this.slider = el("input", {
-      type: "range",
-      min: 0,
-      max: this.times.length - 1,
-      value: 0,
-      "aria-label": "Instant of the maps",
-    });
-    this.slider.addEventListener("input", () => this.seek(this.times[Number(this.slider.value)]));
     this.playing = el("button", { type: "button", onclick: () => this.play() }, "Play");
-    this.strip = el("div", {});
+    this.choose();
   }
 
-  section() {
-    const step = (by) => () => this.seek(this.times[Math.max(0, Math.min(this.times.length - 1, this.at() + by))]);
+  /** The kernels whose maps are shown: those of the state, else the first two. */
+  choose() {
+    const of = (name, place) => this.kernels.find((kernel) => kernel.name === name) ?? this.kernels[place];
+    this.shown = [of(state.left, 0), of(state.right, 1)].filter(Boolean);
+  }
+
+  section(timeline) {
+    this.timeline = timeline;
+    const step = (by) => () => timeline.step(by);
     const bar = el(
       "div",
       { class: "bar" },
@@ -126,44 +141,50 @@ class Maps {
       el("button", { type: "button", onclick: step(1), "aria-label": "One sample on" }, "\u25b8"),
       this.time,
     );
-    const names = this.kernels.map((kernel, at) => [String(at), kernel.name]);
+    const names = this.kernels.map((kernel) => [kernel.name, kernel.name]);
     for (const side of [0, 1].slice(0, this.kernels.length > 2 ? 2 : 0)) {
-      bar.append(
-        select(side ? "Right" : "Left", names, String(side), (at) => {
-          this.shown[side] = this.kernels[Number(at)];
-          this.lay();
-        }),
-      );
+      const key = side ? "right" : "left";
+      const list = select(side ? "Right" : "Left", names, this.shown[side].name, (name) => change({ [key]: name }));
+      onState((some) => key in some && (list.querySelector("select").value = this.shown[side].name));
+      bar.append(list);
     }
     const zones = [
       ...new Map(this.kernels.flatMap((kernel) => kernel.map.bands.map((band) => [band.zone, band.title]))).entries(),
     ];
-    if (zones.length > 1) {
-      bar.append(
-        select("Zone", [["", "all"], ...zones], "", (zone) => {
-          this.zone = zone;
-          this.all((map) => map.draw());
-        }),
-      );
-    }
+    if (zones.length > 1) bar.append(chooser("Zone", "zone", [["", "all"], ...zones], (zone) => this.narrow(zone)));
     const hatch = el("input", { type: "checkbox", onchange: () => this.hatched(hatch.checked) });
     bar.append(el("label", { class: "quiet" }, hatch, "hatched"));
     addEventListener("beforeprint", () => this.hatched(true));
     addEventListener("afterprint", () => this.hatched(hatch.checked));
+    onState((some) => this.hear(some));
     const about =
       "The chart is the unusable free index of a pageblock (the kernel's extfrag/unusable_index), of all zones together: " +
-      "the share of free memory in blocks too small for one. Ticks above it are the longest stalls. Drag it, or use the slider.";
+      "the share of free memory in blocks too small for one. Click it, or use the slider, for the instant of the maps; " +
+      "draw over it to zoom all charts, double-click to see all again. Marks above it are the longest stalls: they open.";
     return section(
       "Physical memory",
       "map",
       el("p", { class: "quiet" }, about),
+      columnLegend(DATA.kernels.map((kernel) => kernel.name)),
       bar,
-      this.strip,
-      this.slider,
+      timeline.parts(),
       this.holder,
       this.legend(),
       this.census,
     );
+  }
+
+  narrow(zone) {
+    this.zone = zone;
+    this.all((map) => map.draw());
+    this.count();
+  }
+
+  hear(some) {
+    if ("left" in some || "right" in some) {
+      this.choose();
+      this.lay();
+    } else if ("at" in some && state.at != null) this.seek(state.at);
   }
 
   legend() {
@@ -199,7 +220,7 @@ class Maps {
   all(act) {
     for (const kernel of this.shown) {
       const map = this.maps.get(kernel);
-      if (!map) continue;
+      if (!map?.bytes) continue;
       map.zone = this.zone;
       act(map);
     }
@@ -212,39 +233,46 @@ class Maps {
     const maps = [...new Set(this.shown)].map((kernel) => this.maps.get(kernel));
     this.holder.className = maps.length > 1 ? "two" : "one";
     this.holder.replaceChildren(...maps.map((map) => map.figure));
-    this.scrubber = new Scrubber(this.shown, this.end, (us) => this.seek(us));
-    this.strip.replaceChildren(this.scrubber.holder);
-    this.scrubber.draw();
     for (const map of maps) if (!map.bytes) await map.load();
     this.all((map) => map.draw());
-    this.seek(this.now ?? this.times[0]);
+    if (state.at == null) change({ at: this.mostUnlike() });
+    else this.seek(state.at);
   }
 
-  at() {
-    let [low, high] = [0, this.times.length - 1];
-    while (low < high) {
-      const middle = Math.ceil((low + high) / 2);
-      if (this.times[middle] <= this.now) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+  /** The instant at which the lines of the two kernels are farthest apart; the first one where they never are. */
+  mostUnlike() {
+    const [one, other] = this.shown;
+    if (!other?.unusable || !one.unusable) return this.times[0];
+    const ends = [one, other].map((kernel) => kernel.at_us[kernel.at_us.length - 1]);
+    const apart = (us) => {
+      const [a, b] = [one, other].map((kernel) => kernel.unusable[sampleAt(kernel.at_us, us)]);
+      return us > Math.min(...ends) ? -1 : Math.abs(a - b);
+    };
+    return this.times.reduce((most, us) => (apart(us) > apart(most) ? us : most), this.times[0]);
   }
 
+  /** Shows an instant: that of the state, or another one while the cursor is on a chart. */
   seek(us) {
-    this.now = us;
-    const at = this.at();
+    const at = sampleAt(this.times, us);
     this.now = this.times[at];
-    this.slider.value = at;
-    this.slider.setAttribute("aria-valuetext", instant(this.now));
     this.time.textContent = `${instant(this.now)} of ${instant(this.end)}`;
-    this.scrubber.show(this.now);
     this.all((map) => {
-      const times = map.map.at_us;
-      let sample = 0;
-      while (sample + 1 < times.length && times[sample + 1] <= this.now) sample += 1;
-      map.show(sample);
+      if (map.bytes) map.show(sampleAt(map.map.at_us, this.now));
     });
     this.count();
+  }
+
+  /** Follows the cursor of a chart, as long as the maps can be seen. */
+  preview(us) {
+    if (this.asked == null) {
+      requestAnimationFrame(() => {
+        const wanted = this.asked.us ?? state.at;
+        this.asked = null;
+        const box = this.holder.getBoundingClientRect();
+        if (wanted != null && box.bottom > 0 && box.top < innerHeight) this.seek(wanted);
+      });
+    }
+    this.asked = { us };
   }
 
   count() {
@@ -277,11 +305,12 @@ class Maps {
       return;
     }
     this.playing.textContent = "Pause";
-    if (this.at() === this.times.length - 1) this.seek(this.times[0]);
+    const at = () => sampleAt(this.times, state.at ?? 0);
+    if (at() === this.times.length - 1) change({ at: this.times[0] });
     this.timer = setInterval(
       () => {
-        const next = this.at() + 1;
-        if (next < this.times.length) this.seek(this.times[next]);
+        const next = at() + 1;
+        if (next < this.times.length) change({ at: this.times[next] });
         else this.play();
       },
       Math.max(40, Math.min(250, 20000 / this.times.length)),
@@ -289,7 +318,7 @@ class Maps {
   }
 }
 
-function counters(seek) {
+function counters(timeline) {
   const kernels = DATA.kernels.filter((kernel) => kernel.at_us);
   const last = (word) => (name) => name.split("/").pop() === word;
   const anonymous = /\/nr_(active|inactive)_anon$/;
@@ -322,85 +351,108 @@ function counters(seek) {
   }
   const there = charts.filter(([, of]) => kernels.some(of));
   const names = [...new Set(kernels.flatMap((kernel) => kernel.names))].sort();
-  const first = names.includes("pgfault") ? "pgfault" : names[0],
-    own = el("div", {});
-  const choose = (name) => own.replaceChildren(overTime(name, kernels, (kernel) => kernel.values(name), seek));
-  choose(first);
+  const own = el("div", {});
+  const ofAny = (name) => own.replaceChildren(new TimeChart(name, kernels, (kernel) => kernel.values(name)).figure);
+  const first = names.includes("pgfault") ? "pgfault" : names[0];
+  const any = [first, ...names.filter((name) => name !== first)].map((name) => [name, name]);
   return section(
     "Over time",
     "over-time",
+    el(
+      "p",
+      { class: "quiet" },
+      "One cursor goes through all charts. ",
+      "Draw over a stretch to zoom, double-click to see all, click for the instant of the page.",
+    ),
     columnLegend(kernels.map((kernel) => kernel.name)),
+    timeline ? timeline.parts() : null,
     el(
       "div",
       { class: "two" },
-      there.map(([title, of]) => overTime(title, kernels, of, seek)),
+      there.map(([title, of]) => new TimeChart(title, kernels, of).figure),
     ),
-    el(
-      "div",
-      { class: "bar" },
-      select(
-        "Any column",
-        names.map((name) => [name, name]),
-        first,
-        choose,
-      ),
-    ),
+    el("div", { class: "bar" }, chooser("Any column", "any", any, ofAny)),
     own,
   );
 }
 
 function latencies() {
   const holder = el("div", {});
-  const show = (at) => {
-    holder.replaceChildren(ecdf(DATA.ecdf[at]));
-  };
-  show(0);
-  const kinds = DATA.ecdf.map((set, at) => [String(at), set.title]);
+  const show = (title) => holder.replaceChildren(distribution(DATA.ecdf.find((set) => set.title === title)));
+  const kinds = DATA.ecdf.map((set) => [set.title, set.title]);
   return section(
     "Distributions",
     "distributions",
-    el("p", { class: "quiet" }, "Share of all samples of all seeds that are at most so large."),
     el(
-      "div",
-      { class: "bar" },
-      select("Of", kinds, "0", (at) => show(Number(at))),
+      "p",
+      { class: "quiet" },
+      "Share of all samples of all seeds that are at most so large; from 90 % to 99 % is as far as from 99 % to 99.9 %. ",
+      "Dots are p50, p99 and p99.9. Draw over a stretch to zoom, double-click to see all.",
     ),
+    el("div", { class: "bar" }, chooser("Of", "of", kinds, show)),
     columnLegend(DATA.ecdf.flatMap((set) => set.curves.map((curve) => curve.kernel))),
     holder,
   );
 }
 
+const isWait = (row) => row.name.startsWith("waiting: ");
+
 function causes() {
-  const holder = el("div", {});
-  const show = (at) => holder.replaceChildren(stacks(DATA.causes[at]));
-  show(0);
-  const kinds = DATA.causes.map((set, at) => [String(at), set.title]);
+  const holder = el("div", {}),
+    unlike = el("div", {});
+  const show = (title) => {
+    const set = DATA.causes.find((one) => one.title === title);
+    const work = set.rows.filter((row) => !isWait(row)),
+      waits = set.rows.filter(isWait);
+    const numbers = table(
+      ["ms", ...set.columns],
+      set.rows.map((row) => [row.name, ...row.values.map(grouped)]),
+    );
+    holder.replaceChildren(
+      stacks("With a CPU", set, work),
+      ...(waits.length ? [stacks("Waiting, on an axis of its own", set, waits)] : []),
+      el("details", {}, el("summary", {}, "Numbers"), numbers),
+    );
+    const there = DATA.pairs.filter((pair) => [pair.old, pair.new].every((name) => set.columns.includes(name)));
+    const pairs = there.length ? there : set.columns.slice(1).map((name) => ({ old: set.columns[0], new: name }));
+    const named = pairs.map((pair) => [nameOfPair(pair), nameOfPair(pair)]);
+    const chart = el("div", {});
+    const compare = (name) => {
+      const { old, new: now } = pairs.find((pair) => nameOfPair(pair) === name);
+      chart.replaceChildren(differences(set, old, now));
+    };
+    if (!pairs.length) return;
+    compare(named[0][0]);
+    unlike.replaceChildren(...(named.length > 1 ? [select("Difference", named, named[0][0], compare)] : []), chart);
+  };
+  const kinds = DATA.causes.map((set) => [set.title, set.title]);
   return section(
     "Time by cause",
     "causes",
     el("p", { class: "quiet" }, "All tasks and kernel threads from start to end, mean of seeds; with a CPU, or waiting for one."),
-    el(
-      "div",
-      { class: "bar" },
-      select("Case", kinds, "0", (at) => show(Number(at))),
-    ),
+    el("div", { class: "bar" }, chooser("Case", "case", kinds, show)),
     columnLegend(DATA.causes.flatMap((set) => set.columns)),
+    unlike,
     holder,
   );
 }
 
 function build() {
-  document.title = `pagelab: ${DATA.title}`;
   DATA.kernels.forEach(unfold);
-  page.replaceChildren(el("h1", {}, DATA.title, el("span", { class: "quiet" }, ` ${DATA.subtitle}`)), verdict());
+  Object.assign(state, recall());
+  page.replaceChildren(el("h1", {}, DATA.title), el("p", { class: "quiet" }, DATA.subtitle), verdict());
   const withMaps = DATA.kernels.filter((kernel) => kernel.map);
+  const sampled = DATA.kernels.filter((kernel) => kernel.at_us);
   const maps = withMaps.length ? new Maps(withMaps) : null;
+  const times = maps ? maps.times : [...new Set(sampled.flatMap((kernel) => kernel.at_us))].sort((a, b) => a - b);
+  const timeline = sampled.length ? new Timeline(sampled, times) : null;
   if (maps) {
-    page.append(maps.section());
+    page.append(maps.section(timeline));
+    onPreview = (us) => maps.preview(us);
     maps.lay();
   }
   if (DATA.ecdf.length) page.append(latencies());
-  if (DATA.kernels.some((kernel) => kernel.series)) page.append(counters(maps && ((us) => maps.seek(us))));
+  if (sampled.length) page.append(counters(maps ? null : timeline));
   if (DATA.causes.length) page.append(causes());
   const missing = DATA.missing.map(([what, command]) => el("p", {}, `${what} `, command ? el("code", {}, command) : ""));
   const made = el(
@@ -411,7 +463,10 @@ function build() {
     `; program ${DATA.program}. Lines over time: uPlot 1.6.32, MIT licence.`,
   );
   page.append(el("footer", {}, missing, made));
-  window.pagelab = { maps };
+  window.pagelab = { maps, timeline, state, change };
+  // The page is laid out by now, so that a part has its place.
+  if (state.at != null || state.zoom) change({ at: state.at, zoom: state.zoom });
+  if (state.part) requestAnimationFrame(() => document.getElementById(state.part)?.scrollIntoView());
 }
 
 build();

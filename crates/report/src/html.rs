@@ -12,21 +12,26 @@ const PAGE: &str = include_str!("../assets/page.html");
 const STYLES: [&str; 2] = [include_str!("../assets/uplot/uPlot.min.css"), include_str!("../assets/page.css")];
 /// The licence of uPlot, which every copy of it must carry.
 const LICENCE: &str = include_str!("../assets/uplot/LICENSE");
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("../assets/uplot/uPlot.iife.min.js"),
     include_str!("../assets/dom.js"),
+    include_str!("../assets/state.js"),
     include_str!("../assets/columns.js"),
+    include_str!("../assets/lines.js"),
     include_str!("../assets/map.js"),
     include_str!("../assets/charts.js"),
+    include_str!("../assets/timeline.js"),
     include_str!("../assets/page.js"),
 ];
 
 /// Everything that a page shows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Document {
-    /// The experiments.
+    /// The page's name in a browser and in a list of files: the columns, the experiment and the counts of verdicts.
+    pub name: String,
+    /// The title in words: the columns that are compared, and what the experiment asks.
     pub title: String,
-    /// The machine and the case.
+    /// The experiment, the machine and the case.
     pub subtitle: String,
     /// The command that makes the page again.
     pub command: String,
@@ -57,8 +62,12 @@ pub struct PairOf {
     pub old: String,
     /// The new column.
     pub new: String,
-    /// A sentence that sums up all rows.
+    /// A sentence that counts all rows by verdict.
     pub verdict: String,
+    /// A sentence that names both columns, the machine and the runs.
+    pub which: String,
+    /// A sentence that names the largest change of each verdict.
+    pub largest: String,
     /// Number of runs of the old and of the new column.
     pub runs: (usize, usize),
     /// The rows with the largest changes.
@@ -101,8 +110,31 @@ pub struct Kernel {
     pub series: Option<Series>,
     /// For each sample of the series, the unusable free space index at pageblock order, in thousandths.
     pub unusable: Option<Vec<u64>>,
-    /// When the longest operations off the allocator's fast path began, in microseconds.
-    pub stalls: Vec<u64>,
+    /// The longest operations off the allocator's fast path, the longest first.
+    pub stalls: Vec<Stall>,
+    /// The command that prints an operation's chain of facts, but for its number; none where facts are not kept.
+    pub why: Option<String>,
+}
+
+/// An operation off the allocator's fast path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stall {
+    /// The number that `pagelab why --stall` knows the operation by: 1 is the longest of its run.
+    pub number: usize,
+    /// Start, in microseconds since the start of the run.
+    pub at_us: f64,
+    /// Whole time, in milliseconds.
+    pub ms: f64,
+    /// The kind of operation.
+    pub what: String,
+    /// The number of the task.
+    pub task: u32,
+    /// The CPU that the task was on at the start.
+    pub cpu: u32,
+    /// The order of the requested block, if memory was requested.
+    pub order: Option<u8>,
+    /// Causes with their milliseconds, the longest first.
+    pub parts: Vec<(String, f64)>,
 }
 
 /// A map of memory over time.
@@ -163,6 +195,8 @@ pub struct Curve {
     pub count: usize,
     /// Points of the distribution: a value, and the share of samples that are at most this value.
     pub points: Vec<(f64, f64)>,
+    /// The median, p99 and p99.9; none of a share that the samples are too few for.
+    pub marks: [Option<f64>; 3],
 }
 
 /// CPU time by cause in one case.
@@ -185,19 +219,38 @@ pub struct Cause {
     pub values: Vec<Option<f64>>,
 }
 
-/// Most points of a curve.
+/// Most points of a curve: the first half has evenly spaced ranks, the second half comes nearer and nearer to the last rank.
 const POINTS: usize = 160;
+/// Shares of the marks of a curve.
+pub const MARKS: [f64; 3] = [0.5, 0.99, 0.999];
 
 impl Curve {
-    /// The distribution of `samples`; if there are more than [`POINTS`], the curve has evenly spaced ranks.
+    /// The distribution of `samples`; if there are more than [`POINTS`], the curve has some ranks, most of them in the tail.
     pub fn of(kernel: String, mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let count = samples.len();
-        let place = |step: usize| if count <= POINTS { step } else { step * (count - 1) / (POINTS - 1) };
-        let points =
-            (0..count.min(POINTS)).map(place).map(|at| (samples[at], (at + 1) as f64 / count as f64)).collect();
-        Self { kernel, count, points }
+        let points = ranks(count).into_iter().map(|at| (samples[at], (at + 1) as f64 / count as f64)).collect();
+        let mark = |share: f64| {
+            // Of fewer samples this would be the largest sample by another name.
+            let is_enough = share * (count as f64) <= count as f64 - 1.0;
+            is_enough.then(|| samples[((share * count as f64).ceil() as usize).clamp(1, count) - 1])
+        };
+        let marks = MARKS.map(mark);
+        Self { kernel, count, points, marks }
     }
+}
+
+/// Indices of the sorted samples that a curve has points at.
+fn ranks(count: usize) -> Vec<usize> {
+    if count <= POINTS {
+        return (0..count).collect();
+    }
+    let half = POINTS / 2;
+    let even = (0..half).map(|step| step * (count - 1) / half);
+    // Distances from the last rank fall by one factor from step to step.
+    let distance = |step: usize| libm::pow(count as f64, 1.0 - step as f64 / (half - 1) as f64) - 1.0;
+    let tail = (0..half).map(|step| count - 1 - distance(step) as usize);
+    even.chain(tail).collect::<std::collections::BTreeSet<usize>>().into_iter().collect()
 }
 
 /// The HTML page of a document.
@@ -208,12 +261,32 @@ pub fn page(document: &Document) -> String {
     let json = serde_json::to_string(document).expect("a document serialises");
     // With `<` escaped, nothing in the JSON can end the script element or begin a comment in it.
     let json = json.replace('<', "\\u003c");
-    // The data is inserted last, so that placeholders in it are not replaced.
-    let page = PAGE
+    let mut page = PAGE
         .replace("/*CSS*/", &STYLES.join("\n"))
         .replace("/*JS*/", &format!("/*\n{LICENCE}*/\n{}", SCRIPTS.join("\n")));
-    let (before, after) = page.split_once("/*DATA*/").expect("the page has a place for it");
-    format!("{before}{json}{after}")
+    // From the last place to the first, so that placeholders in what is inserted are not replaced.
+    for (place, text) in
+        [("/*DATA*/", json), ("/*FIRST*/", first_words(document)), ("/*NAME*/", text_of_html(&document.name))]
+    {
+        let (before, after) = page.split_once(place).expect("the page has a place for it");
+        page = format!("{before}{text}{after}");
+    }
+    page
+}
+
+/// The title and the sentences of the first pair as HTML, for readers that run no scripts.
+fn first_words(document: &Document) -> String {
+    let sentences = match document.pairs.first() {
+        Some(pair) => vec![&pair.which, &pair.verdict, &pair.largest],
+        None => vec![&document.verdict],
+    };
+    let sentences = sentences.into_iter().map(|sentence| format!("<p>{}</p>", text_of_html(sentence)));
+    format!("<h1>{}</h1>{}", text_of_html(&document.title), sentences.collect::<String>())
+}
+
+/// Text in HTML: markup in it stays text.
+fn text_of_html(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Bytes in base 64 (RFC 4648).
@@ -237,8 +310,10 @@ mod tests {
     #[test]
     fn names_cannot_leave_the_data() {
         let hostile = "</script><script>alert(1)</script><!-- /*JS*/ /*CSS*/ /*DATA*/ \"'";
-        let page = page(&Document { title: hostile.to_owned(), ..Document::default() });
-        assert_eq!(page.matches("alert(1)").count(), 1);
+        let words = || hostile.to_owned();
+        let page = page(&Document { name: words(), title: words(), verdict: words(), ..Document::default() });
+        assert_eq!(page.matches("alert(1)").count(), 6, "as text and as data");
+        assert_eq!(page.matches("&lt;script&gt;alert(1)").count(), 3);
         assert!(!page.contains("<script>alert"), "it stands as an escape");
         let (_, rest) = page.split_once("id=\"data\">").unwrap();
         let (json, _) = rest.split_once("</script>").unwrap();
@@ -268,8 +343,13 @@ mod tests {
     #[test]
     fn a_distribution_keeps_its_ends() {
         let curve = Curve::of(String::new(), (0..1000).map(f64::from).rev().collect());
-        assert_eq!((curve.count, curve.points.len()), (1000, POINTS));
-        assert_eq!((curve.points[0], curve.points[POINTS - 1]), ((0.0, 0.001), (999.0, 1.0)));
+        assert_eq!(curve.count, 1000);
+        assert!(curve.points.len() <= POINTS && curve.points.is_sorted_by(|a, b| a.1 < b.1));
+        assert_eq!((curve.points[0], *curve.points.last().unwrap()), ((0.0, 0.001), (999.0, 1.0)));
+        assert_eq!(curve.points.iter().filter(|(_, share)| *share > 0.99).count(), 10, "the tail is whole");
+        assert_eq!(curve.marks, [Some(499.0), Some(989.0), Some(998.0)]);
+        let few = Curve::of(String::new(), (0..99).map(f64::from).collect());
+        assert_eq!(few.marks, [Some(49.0), None, None], "99 samples have no p99");
         assert_eq!(Curve::of(String::new(), vec![2.0, 1.0]).points, [(1.0, 0.5), (2.0, 1.0)]);
     }
 }

@@ -10,8 +10,7 @@ mod strip;
 pub mod text;
 
 pub(crate) use self::number::NEW;
-pub use self::number::WIDTH;
-pub use self::number::number as number_of;
+pub use self::number::{WIDTH, number as number_of};
 use std::collections::BTreeMap;
 
 use self::{

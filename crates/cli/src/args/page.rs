@@ -33,8 +33,8 @@ pub(crate) struct Report {
     /// Only what was run with seeds 1 to N, or with those from A to B
     #[arg(long, value_name = "N|A-B")]
     seeds: Option<Seeds>,
-    /// A column that is shown over time: its kernel, or its label as --format csv has it; may be given up to four times
-    /// [default: the first four]
+    /// A column that is shown over time: its kernel, or its label as --format csv has it; may be given up to eight
+    /// times [default: the first eight]
     #[arg(long, value_name = "COLUMN")]
     kernel: Vec<String>,
     /// The case that is shown over time, as the column `case` of `pagelab show --format csv` has it: 7 of thpscale is that with

@@ -26,7 +26,7 @@ const BEHIND: &str = r"<script>(async () => {
   for (let turn = 0; turn < 200 && maps.now === undefined; turn += 1) await wait(20);
   await wait(100);
   const seen = { title: document.title, hacked: window.hacked ?? null, verdict: document.querySelector('.verdict').textContent };
-  const pixels = () => [...document.querySelectorAll('canvas')].slice(0, 2).map((canvas) => canvas.toDataURL()).join();
+  const pixels = () => [...document.querySelectorAll('#map canvas[tabindex]')].map((canvas) => canvas.toDataURL()).join();
   const text = () => document.querySelector('#map table').innerText;
   const slider = document.querySelector('#map input[type=range]');
   const move = async (to) => { slider.value = to; slider.dispatchEvent(new Event('input')); await wait(30); };
@@ -37,11 +37,12 @@ const BEHIND: &str = r"<script>(async () => {
   seen.mapMoves = first[0] !== last[0];
   seen.tableMoves = first[1] !== last[1];
   seen.spread = document.querySelector('#verdict p.quiet').textContent;
+  seen.heading = document.querySelector('h1').textContent;
   seen.instants = [12.3e6, 754e6, 5.5 * 3600e6].map(instant).join();
   seen.alone = spread([1, 1]) + spread([1, 8]);
   seen.rows = [...document.querySelectorAll('#map tbody tr')].map((row) => [...row.cells].map((cell) => cell.innerText));
   seen.time = document.querySelector('.time').textContent;
-  const canvas = document.querySelector('#map canvas'), before = pixels();
+  const canvas = document.querySelector('#map canvas[tabindex]'), before = pixels();
   for (const key of ['ArrowRight', 'ArrowRight', 'ArrowDown']) {
     canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
   }
@@ -53,6 +54,10 @@ const BEHIND: &str = r"<script>(async () => {
   canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: box.left + x + 1, clientY: box.top + y + 1 }));
   await wait(30);
   seen.hovered = document.querySelector('.readout').textContent;
+  for (const part of document.querySelectorAll('section')) {
+    part.scrollIntoView();
+    await wait(100);
+  }
   seen.width = [document.documentElement.scrollWidth, document.documentElement.clientWidth];
   seen.charts = document.querySelectorAll('.uplot').length;
   seen.scripts = document.scripts.length;
@@ -120,10 +125,11 @@ fn the_page_works_in_a_browser() {
         assert!(text("readout").contains("node 0 ") && text("spoken") == text("readout"), "{window:?}: {seen:#}");
         assert!(text("hovered") != text("readout"), "{window:?}: {seen:#}");
         assert!(
-            text("spread").starts_with("The rows with")
-                && text("spread").contains("means of 2 and 2 runs, 95 % intervals")
+            text("spread").starts_with("Rows with") && text("spread").contains("means of 2 and 2 runs, 95 % intervals")
         );
-        assert!(text("verdict").contains("<img src=x onerror=window.hacked=1>"), "{window:?}: {seen:#}");
+        assert!(text("heading").contains("<img src=x onerror=window.hacked=1>"), "{window:?}: {seen:#}");
+        assert!(text("title").contains("<img src=x onerror=window.hacked=1>"), "{window:?}: {seen:#}");
+        assert!(text("verdict").contains(" rows: "), "{window:?}: {seen:#}");
         assert!(!text("alone").contains("95 %") && text("alone").contains("one run of each"), "{window:?}: {seen:#}");
         assert_eq!(text("instants"), "12.300 s,12 min 34 s,5 h 30 min");
         // The table is that of the terminal.

@@ -4,28 +4,40 @@ use std::{collections::BTreeSet, path::Path};
 
 use report::{
     Cell, Column, SamplesOf,
-    compare::{Compared, Comparison, Family, Gates, Tested, Verdict},
-    html::{self, Cause, Causes, Changed, Curve, Distribution, Document, Kernel, Map, MapBand, PairOf},
+    compare::{Compared, Comparison, Family, Gates, Tested},
+    html::{self, Cause, Causes, Changed, Curve, Distribution, Document, Kernel, Map, MapBand, PairOf, Stall},
     map::{BlockMap, unusable},
+    series::Series,
+    slow_path::{Entry, SlowPath},
 };
 use units::Order;
 
 use super::{
     commands::{self, How, PageWanted},
     compare::{NoBaseline, comparison, in_words, marked, names},
+    headline::{self, Titles},
     map::load,
     shown::{Shown, read, strange},
 };
-use crate::{source::unknown, usage::UsageError};
+use crate::{
+    source::unknown,
+    suggest::{command, path},
+    usage::UsageError,
+    why::is_of_thread,
+};
 
 /// Rows of the first screen.
 const ROWS: usize = 5;
 /// Kernels that are shown over time.
-const KERNELS_MAX: usize = 4;
+const KERNELS_MAX: usize = 8;
 /// Samples of a map on a page, at first: as many as a screen has columns.
 const SAMPLES_MAX: usize = 480;
 /// Bytes of all maps of a page, before they are written in base 64.
-const MAPS_MAX: usize = 7 << 20;
+const MAPS_MAX: usize = 2 << 20;
+/// Samples of the lines over time of a kernel, at first.
+const SERIES_SAMPLES_MAX: usize = 2000;
+/// Bytes of the lines over time of all kernels, as JSON.
+const SERIES_MAX: usize = 3 << 19;
 /// Marks of stalls, of each kernel.
 const STALLS: usize = 60;
 /// Distributions of a page.
@@ -58,9 +70,11 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     let names = names(&wanted.results);
     let mut cells = marked(&names, &shown);
     let all = all_columns(&cells);
-    let Judged { pairs, verdict, how } = judged(wanted, &names, &shown, &cells, &all);
+    let Judged { mut pairs, verdict, how } = judged(wanted, &names, &shown, &cells, &all);
+    let titles = Titles::of(&shown);
+    let cases: Vec<String> = cells.iter().map(|cell| cell.key.case.clone()).collect();
     report::name_cases(&mut cells);
-    let runs = Runs { wanted, cells: &cells, names: &names, all: &all };
+    let runs = Runs { wanted, cells: &cells, cases: &cases, names: &names, all: &all };
     let case = runs.case()?;
     let (columns, kernels) = runs.kernels(&case)?;
     let experiments: BTreeSet<&str> = shown.iter().map(|shown| shown.experiment.as_str()).collect();
@@ -68,9 +82,11 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     let of = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
     let lacks: Vec<How> = how.into_iter().chain(commands::lacks(&kernels, &wanted.results, &shown)).collect();
     let others = commands::others(wanted, &case, &columns, &cells, KERNELS_MAX);
+    pairs.iter_mut().for_each(|pair| pair.which = headline::which(pair, &titles, &of(machines.clone())));
     let document = Document {
-        title: of(experiments),
-        subtitle: format!("{}; over time: {case}", of(machines)),
+        name: headline::name(&pairs, &of(experiments.clone())),
+        title: headline::title(&pairs, &titles, &of(experiments.clone())),
+        subtitle: format!("{} on {}; over time: {case}", of(experiments), of(machines)),
         command: commands::this_page(wanted),
         compare: commands::compare(&wanted.results, wanted.seeds, None),
         program: of(shown.iter().map(|shown| shown.program.as_str()).collect()),
@@ -101,6 +117,8 @@ pub(super) fn all_columns(cells: &[Cell]) -> Vec<Column> {
 struct Runs<'a> {
     wanted: &'a PageWanted,
     cells: &'a [Cell],
+    /// Cases of the cells as the results have them: [`report::name_cases`] gives some of them longer names.
+    cases: &'a [String],
     names: &'a [String],
     all: &'a [Column],
 }
@@ -151,10 +169,23 @@ impl Runs<'_> {
             runs.push((name_of(column, self.all), note, cell, map));
         }
         let samples = fitting(runs.iter().filter_map(|(.., map)| map.as_ref()));
-        let kernel = |(name, note, cell, map): (String, String, &Cell, Option<BlockMap>)| {
-            kernel(name, note, cell, map.as_ref(), samples)
+        let of_series = fitting_series(runs.iter().filter_map(|(_, _, cell, _)| cell.series.as_ref()));
+        let kernel = |(name, note, cell, map): (String, String, &Cell, Option<BlockMap>)| Kernel {
+            why: self.why(cell),
+            ..kernel(name, note, cell, map.as_ref(), (samples, of_series))
         };
         Ok((columns.clone(), runs.into_iter().map(kernel).collect()))
+    }
+
+    /// The command that prints the chain of an operation of a cell, without the operation's number.
+    fn why(&self, cell: &Cell) -> Option<String> {
+        let is_kept = cell.slow_path.is_some() && cell.key.workload != workloads::guests::INFO.name;
+        let at = self.cells.iter().position(|other| other.key == cell.key).filter(|_| is_kept)?;
+        let column = Column { result: None, ..cell.key.column() };
+        let (directory, seed) = (path(self.directory(cell)), cell.key.seed.to_string());
+        let words =
+            ["why", &directory, "--kernel", &column.label(), "--case", &self.cases[at], "--seed", &seed, "--stall"];
+        Some(command(words))
     }
 
     /// The result that a cell is of.
@@ -206,6 +237,20 @@ fn fitting<'a>(maps: impl Iterator<Item = &'a BlockMap>) -> usize {
     samples
 }
 
+/// How many samples each series may have so that all series fit.
+fn fitting_series<'a>(series: impl Iterator<Item = &'a Series>) -> usize {
+    let series: Vec<&Series> = series.collect();
+    let bytes_of = |series: &Series| serde_json::to_string(series).map_or(0, |json| json.len());
+    let bytes =
+        |most: usize| series.iter().map(|one| bytes_of(&one.only(&thinned(one.rows.len(), most)))).sum::<usize>();
+    let mut samples = SERIES_SAMPLES_MAX;
+    // Bound: the bits of a number.
+    while samples > 2 && bytes(samples) > SERIES_MAX {
+        samples /= 2;
+    }
+    samples
+}
+
 /// Indices of at most `most` evenly spaced samples out of `all`, with the first and the last sample among them.
 fn thinned(all: usize, most: usize) -> Vec<usize> {
     if all <= most {
@@ -214,17 +259,46 @@ fn thinned(all: usize, most: usize) -> Vec<usize> {
     (0..most).map(|at| at * (all - 1) / (most - 1)).collect()
 }
 
-fn kernel(name: String, note: String, cell: &Cell, map: Option<&BlockMap>, samples: usize) -> Kernel {
+/// A kernel without its command; `most` bounds the samples of its map and of its series.
+fn kernel(name: String, note: String, cell: &Cell, map: Option<&BlockMap>, most: (usize, usize)) -> Kernel {
     let order = map.map_or(Order::HUGE.0, |map| map.head.pageblock_order);
-    let stalls = cell.slow_path.iter().flat_map(|log| log.longest(STALLS)).map(|entry| entry.start_ps / 1_000_000);
+    let of_map = map.map(|map| thinned(map.len(), most.0));
+    let all = cell.series.as_ref().map_or(0, |series| series.rows.len());
+    // The instants of the map are among those of the series, so that the map's table can have the series' exact numbers.
+    let of_series: BTreeSet<usize> = thinned(all, most.1).into_iter().chain(of_map.iter().flatten().copied()).collect();
+    let of_series: Vec<usize> = of_series.into_iter().filter(|at| *at < all).collect();
+    let series = cell.series.as_ref().map(|series| series.only(&of_series));
+    let note = if of_series.len() < all { format!("{note}, {} of {all} samples", of_series.len()) } else { note };
+    let places = |at: &usize| of_series.binary_search(at).unwrap_or(*at);
+    let map = map
+        .zip(of_map)
+        .map(|(map, samples)| Map { of_series: samples.iter().map(places).collect(), ..of_page(map, &samples) });
     Kernel {
         name,
         note,
-        map: map.map(|map| of_page(map, &thinned(map.len(), samples))),
-        unusable: cell.series.as_ref().and_then(|series| unusable(series, order)),
-        series: cell.series.clone(),
-        stalls: stalls.collect(),
+        map,
+        unusable: series.as_ref().and_then(|series| unusable(series, order)),
+        series,
+        stalls: cell.slow_path.as_ref().map_or_else(Vec::new, stalls),
+        why: None,
     }
+}
+
+/// The longest operations of tasks, with the numbers that `pagelab why` gives them.
+fn stalls(log: &SlowPath) -> Vec<Stall> {
+    let ms = |ps: u64| ps as f64 / 1e9;
+    let of_tasks = log.longest(log.entries.len()).into_iter().filter(|entry| !is_of_thread(log.name(entry)));
+    let stall = |(number, entry): (usize, &Entry)| Stall {
+        number,
+        at_us: entry.start_ps as f64 / 1e6,
+        ms: ms(entry.ps()),
+        what: log.name(entry).to_owned(),
+        task: entry.task,
+        cpu: entry.cpu,
+        order: entry.order,
+        parts: log.parts(entry).into_iter().map(|(cause, ps)| (cause.to_owned(), ms(ps))).collect(),
+    };
+    (1..).zip(of_tasks).take(STALLS).map(stall).collect()
 }
 
 /// Some samples of a map.
@@ -313,29 +387,12 @@ fn pair_of(comparison: &Comparison, columns: (&str, &str), (old, new): (String, 
         b.verdict.is_starred().cmp(&a.verdict.is_starred()).then(size(y).total_cmp(&size(x)))
     });
     let runs = rows.first()?.runs;
-    let verdict = sentence(&rows, &old, &new);
+    let verdict = headline::counts(&rows);
+    let largest = headline::largest(&changed);
     let rows = changed.into_iter().take(ROWS).zip(1..);
     // Two names may have the same letters, and links have to tell them apart.
     let rows = rows.map(|((_, changed), number)| Changed { id: format!("{}-{number}", changed.id), ..changed });
-    Some(PairOf { old, new, verdict, runs, rows: rows.collect() })
-}
-
-/// One sentence about all rows of two columns.
-fn sentence(rows: &[&Compared], old: &str, new: &str) -> String {
-    let count = |verdicts: &[Verdict]| rows.iter().filter(|row| verdicts.contains(&row.verdict)).count();
-    let words: Vec<String> = [
-        (count(&[Verdict::Better]), "better"),
-        (count(&[Verdict::Worse]), "worse"),
-        (count(&[Verdict::NoChange, Verdict::Same]), "the same or nearly so"),
-        (count(&[Verdict::CannotTell, Verdict::DiffersInAll]), "not told apart"),
-        (count(&[Verdict::OneRun]), "of one run, which tells nothing of luck"),
-    ]
-    .into_iter()
-    .filter(|(count, _)| *count > 0)
-    .map(|(count, word)| format!("{count} {word}"))
-    .collect();
-    let of = if rows.len() == 1 { "row" } else { "rows" };
-    format!("{new} against {old}, {} {of}: {}.", rows.len(), words.join(", "))
+    Some(PairOf { old, new, verdict, which: String::new(), largest, runs, rows: rows.collect() })
 }
 
 /// The change of a row in per cent, as tables have it.
