@@ -4,6 +4,7 @@
 mod apt;
 mod base;
 mod bench;
+mod browser;
 mod calibration;
 mod claims;
 mod costs;
@@ -117,6 +118,11 @@ enum Command {
     ///
     /// Needs python3 with venv, and a network. `cargo xtask test` needs none, and skips these tests without the environment.
     Python,
+    /// Make the environment that the tests of the page in a browser run in: xtask/browser/requirements.txt, under target/browser
+    ///
+    /// Needs python3 with venv, and a network. `cargo xtask test` needs none, and skips these tests without the environment,
+    /// without Chromium, or without its driver (Debian: chromium, chromium-driver).
+    Browser,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
     ///
     /// The cache is $PAGELAB_CACHE, else $XDG_CACHE_HOME/pagelab, else ~/.cache/pagelab; the kernel arrives there whole
@@ -150,6 +156,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Swarm(options) => swarm::run(&workspace()?, &options),
         Command::Tidy(options) if options.circles => tidy::list_circles(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Tidy(_) => Ok(code(tidy::run(&workspace()?)?)),
+        Command::Browser => browser::make(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Python => python::make(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }

@@ -1,0 +1,151 @@
+//! The page of `pagelab report` in a real browser. `cargo xtask browser` makes an environment with Selenium, once, with a
+//! network; a stage of `cargo xtask test` makes a page and has it used by mouse and keyboard there, without one.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::Metadata;
+
+/// Packages of the environment; a copy of this list in it says what it was made of.
+const REQUIREMENTS: &str = "xtask/browser/requirements.txt";
+/// The tests.
+const TESTS: &str = "xtask/browser/test_page.py";
+/// Programs that can show the page; the first that is on PATH does. The driver works a whole browser, not the shell alone.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+/// The program by which Selenium works the browser (Debian: `chromium-driver`).
+const DRIVER: &str = "chromedriver";
+/// The name of the second column of the page: it would be markup if it were more than text.
+const HOSTILE: &str = "\"><img src=x onerror=window.hacked=1>.toml";
+/// Arguments of `pagelab run` for the page, but for its second variant.
+const RUN: [&str; 15] = [
+    "run",
+    "thpscale",
+    "--target=sim",
+    "--machine=one-node-512m",
+    "--set",
+    "threads=1",
+    "--seeds=2",
+    "--sample=200ms",
+    "--map",
+    "--quiet",
+    "-o",
+    "result",
+    "--variant",
+    "v6.1",
+    "--variant",
+];
+
+/// The folder of the environment.
+fn folder(workspace: &Metadata) -> PathBuf {
+    workspace.target_directory.join("browser").into()
+}
+
+fn made_of(folder: &Path) -> PathBuf {
+    folder.join("requirements.txt")
+}
+
+/// Makes the environment, whole or not at all.
+pub(crate) fn make(workspace: &Metadata) -> Result<()> {
+    let folder = folder(workspace);
+    let requirements = workspace.workspace_root.join(REQUIREMENTS);
+    let text = fs::read_to_string(&requirements).context(REQUIREMENTS)?;
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("the old environment"),
+        _ => fs::create_dir_all(&folder)?,
+    }
+    succeed(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")))?;
+    let mut install = Command::new(folder.join("venv/bin/python"));
+    succeed(install.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements))?;
+    fs::write(made_of(&folder), text)?;
+    println!("{}", folder.display());
+    Ok(())
+}
+
+/// Makes a page and runs the tests on it. Returns what went wrong. Where browser or environment are not there, a line in the
+/// file of skips says so.
+pub(crate) fn run(workspace: &Metadata, skips: &Path, passed: &mut usize) -> Result<String> {
+    let programs = match programs(workspace)? {
+        Ok(programs) => programs,
+        Err(reason) => {
+            let mut file = OpenOptions::new().append(true).create(true).open(skips)?;
+            file.write_all(format!("browser\t{reason}\n").as_bytes())?;
+            // A skip is counted as passed until skips are taken off.
+            *passed += 1;
+            return Ok(String::new());
+        }
+    };
+    let room = tempfile::tempdir().context("a temporary directory")?;
+    let page = page(workspace.target_directory.join("release/pagelab").as_std_path(), room.path())?;
+    let mut tests = Command::new(folder(workspace).join("venv/bin/python"));
+    tests.arg(workspace.workspace_root.join(TESTS)).arg(page).args(programs).env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.stdout(Stdio::piped());
+    let output = tests.spawn().context("the tests")?.wait_with_output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    let (passed_here, failed) = counts(&text);
+    *passed += passed_here;
+    Ok(match failed {
+        0 if output.status.success() => String::new(),
+        0 => format!("{TESTS}: {}", output.status),
+        _ => format!("{failed} tests failed"),
+    })
+}
+
+/// The browser and its driver; or the reason why there are no tests.
+fn programs(workspace: &Metadata) -> Result<Result<[PathBuf; 2], String>> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let find = |name: &&str| folders.iter().map(|folder| folder.join(name)).find(|file| file.exists());
+    let Some(browser) = BROWSERS.iter().find_map(find) else {
+        return Ok(Err(format!("none of {} is on PATH", BROWSERS.join(", "))));
+    };
+    let Some(driver) = find(&DRIVER) else { return Ok(Err(format!("{DRIVER} is not on PATH"))) };
+    let wanted = fs::read_to_string(workspace.workspace_root.join(REQUIREMENTS)).context(REQUIREMENTS)?;
+    Ok(match fs::read_to_string(made_of(&folder(workspace))) {
+        Ok(found) if found == wanted => Ok([browser, driver]),
+        Ok(_) => Err("the environment is older than its requirements; `cargo xtask browser` makes it anew".to_owned()),
+        Err(_) => Err("no environment for tests in a browser; `cargo xtask browser` makes one".to_owned()),
+    })
+}
+
+/// A page of a small run, in a folder.
+fn page(program: &Path, room: &Path) -> Result<PathBuf> {
+    fs::write(room.join(HOSTILE), "about = \"</script><b>\"\nparent = \"v6.1\"\n")?;
+    let mut run = Command::new(program);
+    succeed(run.args(RUN).arg(format!("./{HOSTILE}")).current_dir(room).stdout(Stdio::null()))?;
+    succeed(Command::new(program).args(["report", "result", "-o", "page.html"]).current_dir(room))?;
+    Ok(room.join("page.html"))
+}
+
+/// How many passed and failed by the last line of the tests, `24 passed, 1 failed`.
+fn counts(text: &str) -> (usize, usize) {
+    let last = text.lines().last().unwrap_or_default();
+    let number = |word: &str| {
+        let (before, _) = last.split_once(word)?;
+        before.trim_end().rsplit(' ').next()?.parse().ok()
+    };
+    (number("passed").unwrap_or(0), number("failed").unwrap_or(0))
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_counted() {
+        assert_eq!(counts("test_a ... ok\n24 passed, 1 failed\n"), (24, 1));
+        assert_eq!(counts("25 passed, 0 failed\n"), (25, 0));
+        assert_eq!(counts("Traceback\n"), (0, 0));
+    }
+}
