@@ -346,6 +346,58 @@ class Tools(OnePage):
         self.assertEqual(splits, 1)
 
 
+class Blocks(OnePage):
+    def places(self):
+        """The middles of the cells of the first map, from the middle of its canvas, with their pageblocks."""
+        return self.script(
+            """const [map] = pagelab.maps.maps.values(), box = map.canvas.getBoundingClientRect(), half = map.cell / 2;
+            return map.places.filter(Boolean).map(([x, y, , block]) => [x + half - box.width / 2, y + half - box.height / 2, block])"""
+        )
+
+    def canvas(self):
+        canvas = self.one("#map canvas[tabindex]")
+        self.script("arguments[0].scrollIntoView({ block: 'center' })", canvas)
+        time.sleep(0.2)
+        return canvas
+
+    def test_a_click_says_what_happened(self):
+        canvas, [x, y, block] = self.canvas(), self.places()[40]
+        ActionChains(self.browser).move_to_element_with_offset(canvas, x, y).click().perform()
+        time.sleep(0.2)
+        self.assertEqual(self.script("return pagelab.state.block"), block)
+        text = self.one(".history").text
+        self.assertRegex(text, r"^\d+ of \d+ samples changed this block")
+        # A sample that is said to have changed the block has other bytes than the one before.
+        said, known = self.script(
+            """const [map] = pagelab.maps.maps.values(), cell = map.cursor, found = [];
+            for (let at = 1; at < map.map.at_us.length; at += 1)
+              if ([0, 1].some((byte) => map.bytes[at * map.length + 2 * cell + byte] !== map.bytes[(at - 1) * map.length + 2 * cell + byte]))
+                found.push(map.map.at_us[at]);
+            return [historyOf(map, cell, map.places[cell]).map(([us]) => us), found]"""
+        )
+        self.assertEqual(said, known)
+        self.load(self.hash())
+        self.assertRegex(self.one(".history").text, r"samples changed this block")
+
+    def test_a_stroke_shows_a_stretch(self):
+        canvas, places = self.canvas(), self.places()
+        [x, y, first], [to_x, to_y, last] = places[10], places[30]
+        chain = ActionChains(self.browser).move_to_element_with_offset(canvas, x, y).click_and_hold()
+        chain.move_to_element_with_offset(canvas, to_x, to_y).release().perform()
+        time.sleep(0.3)
+        self.assertEqual(self.script("return pagelab.state.blocks"), [first, last])
+        shown = [block for _, _, block in self.places()]
+        self.assertEqual((shown[0], shown[-1]), (first, last))
+        self.load(self.hash())
+        self.assertEqual([block for _, _, block in self.places()], shown)
+        ActionChains(self.browser).double_click(self.canvas()).perform()
+        self.wait("pagelab.state.blocks === null")
+        self.assertEqual(len(self.places()), len(places))
+        [closer] = [button for button in self.all("#map button") if button.text == "Closer"]
+        closer.click()
+        self.assertLess(len(self.places()), len(places))
+
+
 class Keyboard(OnePage):
     def test_tab_reaches_all(self):
         wanted = self.script(

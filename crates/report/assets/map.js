@@ -35,6 +35,7 @@ class MemoryMap {
     this.canvas.setAttribute("aria-label", `Map of physical memory, ${kernel.name}: arrow keys move over pageblocks`);
     this.readout = el("p", { class: "readout" });
     this.live = el("p", { class: "hidden", "aria-live": "polite" });
+    this.history = el("div", { class: "history" });
     const caption = el(
       "figcaption",
       {},
@@ -43,9 +44,11 @@ class MemoryMap {
       kernel.name,
       el("span", { class: "quiet" }, ` ${kernel.note}`),
     );
-    this.figure = el("figure", {}, caption, this.canvas, this.readout, this.live);
+    this.figure = el("figure", {}, caption, this.canvas, this.readout, this.live, this.history);
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    this.canvas.addEventListener("pointerdown", (event) => this.point(event));
+    this.canvas.addEventListener("pointerdown", (event) => this.press(event));
+    this.canvas.addEventListener("pointerup", (event) => this.release(event));
+    this.canvas.addEventListener("dblclick", () => change({ blocks: null }));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -59,36 +62,50 @@ class MemoryMap {
     return this.map.bands.filter((band) => !this.zone || band.zone === this.zone);
   }
 
+  /** The cells of a band that are shown: all, or those of the state's stretch of pageblocks; first, and one behind the last. */
+  part(band) {
+    const { group } = this.map,
+      count = Math.ceil(band.blocks / group);
+    if (!state.blocks) return [0, count];
+    const [low, high] = state.blocks;
+    return [Math.max(0, Math.floor((low - band.first) / group)), Math.min(count, Math.floor((high - band.first) / group) + 1)];
+  }
+
   /** Places every cell: [x, y] by its number in the sample. */
   lay(width) {
     const gutter = 56,
       { group } = this.map;
-    const cells = this.bands().reduce((sum, band) => sum + Math.ceil(band.blocks / group), 0);
+    const part = (band) => this.part(band);
+    const cells = this.bands().reduce((sum, band) => sum + Math.max(0, part(band)[1] - part(band)[0]), 0);
     const room = width - gutter - 8;
-    let row = 32;
-    while (row < 512 && (Math.floor(room / row) > 9 || (cells / row) * Math.floor(room / row) > 480) && room / (2 * row) >= 2)
-      row *= 2;
-    const cell = Math.max(2, Math.min(12, Math.floor(room / row)));
+    let row = state.blocks ? 8 : 32;
+    // Cells of a stretch may be large.
+    const side = state.blocks ? 22 : 9;
+    const isHigh = () => (cells / row) * Math.floor(room / row) > 480;
+    while (row < 512 && (Math.floor(room / row) > side || isHigh()) && room / (2 * row) >= 2) row *= 2;
+    const cell = Math.max(2, Math.min(state.blocks ? 24 : 12, Math.floor(room / row)));
     Object.assign(this, { gutter, row, cell, places: [], titles: [], labels: [] });
     let y = 0,
       number = 0;
     for (const band of this.map.bands) {
       const count = Math.ceil(band.blocks / group);
-      if (!this.zone || band.zone === this.zone) {
+      const [from, to] = part(band);
+      if ((!this.zone || band.zone === this.zone) && from < to) {
         y += 15;
         this.titles.push([band, y - 3]);
         const first = Math.floor(band.first / group),
-          top = Math.floor(first / row);
-        for (let at = 0; at < count; at += 1) {
+          top = Math.floor((first + from) / row);
+        for (let at = from; at < to; at += 1) {
           const spot = first + at,
             line = Math.floor(spot / row) - top;
           this.places[number + at] = [gutter + (spot % row) * cell, y + line * cell, band, band.first + at * group];
           const address = spot * group * this.block;
-          if (at === 0 || (spot % row === 0 && address % 1024 === 0)) {
-            this.labels.push([size(at === 0 ? band.first * this.block : address), y + line * cell, at === 0]);
+          // Of a stretch every row has its address, of all memory every GiB.
+          if (at === from || (spot % row === 0 && (state.blocks || address % 1024 === 0))) {
+            this.labels.push([size(at === 0 ? band.first * this.block : address), y + line * cell, at === from]);
           }
         }
-        y += (Math.floor((first + count - 1) / row) - top + 1) * cell + 6;
+        y += (Math.floor((first + to - 1) / row) - top + 1) * cell + 6;
       }
       number += count;
     }
@@ -246,22 +263,58 @@ class MemoryMap {
     context.fill();
   }
 
-  point(event) {
+  /** The cell under the pointer; -1 where there is none. */
+  under(event) {
     const box = this.canvas.getBoundingClientRect();
     const [px, py] = [event.clientX - box.left, event.clientY - box.top];
-    const found = this.places.findIndex(
+    return this.places.findIndex(
       (place) => place && px >= place[0] && px < place[0] + this.cell && py >= place[1] && py < place[1] + this.cell,
     );
+  }
+
+  point(event) {
+    const found = this.under(event);
     if (found >= 0 && found !== this.cursor) this.move(found, false);
   }
 
+  press(event) {
+    this.pressed = this.under(event);
+    this.point(event);
+  }
+
+  /** A click opens the block; a stroke from one block to another shows the stretch between them. */
+  release(event) {
+    const [from, to] = [this.pressed, this.under(event)];
+    this.pressed = -1;
+    if (!(from >= 0) || to < 0) return;
+    const [a, b] = [from, to].map((cell) => this.places[cell][3]);
+    if (from === to) change({ block: a });
+    else if (event.pointerType === "mouse") change({ blocks: [Math.min(a, b), Math.max(a, b) + this.map.group - 1] });
+  }
+
+  /** What happened to the state's block. */
+  tell() {
+    const cell = state.block == null ? -1 : this.places.findIndex((place) => place && this.holds(place, state.block));
+    if (cell < 0) {
+      this.history.replaceChildren();
+      return;
+    }
+    if (this.cursor !== cell) this.move(cell, false);
+    this.history.replaceChildren(historyTable(this, cell));
+  }
+
+  holds([, , band, block], wanted) {
+    return wanted >= block && wanted < Math.min(block + this.map.group, band.first + band.blocks);
+  }
+
   key(event) {
+    if (event.key === "Enter" && this.places[this.cursor]) change({ block: this.places[this.cursor][3] });
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.row, ArrowDown: this.row }[event.key];
     if (!step) return;
     event.preventDefault();
     const known = Object.keys(this.places).map(Number);
     const [least, most] = [known[0], known[known.length - 1]];
-    const next = this.cursor == null ? least : Math.min(most, Math.max(least, this.cursor + step));
+    const next = this.places[this.cursor] == null ? least : Math.min(most, Math.max(least, this.cursor + step));
     this.move(next, true);
   }
 
@@ -277,7 +330,7 @@ class MemoryMap {
     const at = this.sample * this.length + 2 * this.cursor;
     const cell = cellOf(this.bytes[at], this.bytes[at + 1]);
     const parts = [`${band.title}, ${size(block * this.block)}: ${this.map.types[cell.kind]}`];
-    parts.push(cell.used == null ? "no memory" : cell.used === 0 ? "free" : `${cell.used}/16 in use`);
+    parts.push(inUse(this.bytes[at + 1]));
     if (cell.huge) parts.push("huge page");
     if (cell.mixed) parts.push("pages of another mobility");
     if (cell.reported) parts.push("host knows it is free");
@@ -295,6 +348,7 @@ class MemoryMap {
     this.sample = Math.min(sample, this.map.at_us.length - 1);
     this.paint();
     this.say(false);
+    this.tell();
   }
 
   /** Pageblocks by zone: exact where the series has them, else of cells. */

@@ -152,6 +152,9 @@ class Maps {
       ...new Map(this.kernels.flatMap((kernel) => kernel.map.bands.map((band) => [band.zone, band.title]))).entries(),
     ];
     if (zones.length > 1) bar.append(chooser("Zone", "zone", [["", "all"], ...zones], (zone) => this.narrow(zone)));
+    const near = el("button", { type: "button", onclick: () => this.closer() }, "Closer");
+    near.title = "A quarter of the pageblocks, around the cursor of the map";
+    bar.append(near, el("button", { type: "button", onclick: () => change({ blocks: null }) }, "All blocks"));
     const hatch = el("input", { type: "checkbox", onchange: () => this.hatched(hatch.checked) });
     bar.append(el("label", { class: "quiet" }, hatch, "hatched"));
     addEventListener("beforeprint", () => this.hatched(true));
@@ -160,7 +163,8 @@ class Maps {
     const about =
       "The chart is the unusable free index of a pageblock (the kernel's extfrag/unusable_index), of all zones together: " +
       "the share of free memory in blocks too small for one. Click it, or use the slider, for the instant of the maps; " +
-      "draw over it to zoom all charts, double-click to see all again. Marks above it are the longest stalls: they open.";
+      "draw over it to zoom all charts, double-click to see all again. Marks above it are the longest stalls: they open. " +
+      "Click a pageblock for what happened to it; draw from one to another for the stretch between them, double-click for all.";
     return section(
       "Physical memory",
       "map",
@@ -180,7 +184,19 @@ class Maps {
     this.count();
   }
 
+  /** Shows a quarter of the pageblocks that are shown, around the cursor. */
+  closer() {
+    const map = this.maps.get(this.shown.find((kernel) => this.maps.get(kernel)?.cursor != null) ?? this.shown[0]);
+    const places = Object.values(map.places);
+    const at = map.places[map.cursor]?.[3] ?? places[Math.floor(places.length / 2)][3];
+    const count = places.length * map.map.group;
+    const half = Math.max(4, Math.floor(count / 8));
+    change({ blocks: [Math.max(0, at - half), at + half] });
+  }
+
   hear(some) {
+    if ("blocks" in some) this.all((map) => map.draw());
+    if ("block" in some || "blocks" in some) this.all((map) => map.tell());
     if ("left" in some || "right" in some) {
       this.choose();
       this.lay();
@@ -194,19 +210,11 @@ class Maps {
     const items = [...there]
       .sort()
       .map((kind) => el("span", {}, el("span", { class: "swatch", style: `background:${HUES[kind]}` }), types[kind]));
-    const words = [
-      "paler: less in use",
-      "inset: huge page",
-      "corner: pages of another mobility",
-      "hollow: host knows it is free",
-      "framed: type changed",
-      "flags: compaction's scanners",
-    ];
     return el(
       "div",
       { class: "legend" },
       items,
-      words.map((word) => el("span", { class: "quiet" }, word)),
+      glyphs().map(([mark, word]) => el("span", { class: "quiet" }, mark, word)),
     );
   }
 

@@ -2,7 +2,20 @@
 // The state of the page, which its address keeps after the `#`: a copied link opens the same part at the same instant.
 
 /** Times are microseconds; columns, zones and sets go by their names. */
-const state = { part: "", at: null, zoom: null, zone: "", left: "", right: "", pair: "", of: "", case: "", any: "" };
+const state = {
+  part: "",
+  at: null,
+  zoom: null,
+  block: null,
+  blocks: null,
+  zone: "",
+  left: "",
+  right: "",
+  pair: "",
+  of: "",
+  case: "",
+  any: "",
+};
 const hearers = [];
 
 /** Calls `act` after each change of the state. */
@@ -26,6 +39,8 @@ function address() {
     if (state[name]) words.set(name, state[name]);
   if (state.at != null) words.set("at", seconds(state.at));
   if (state.zoom) words.set("zoom", state.zoom.map(seconds).join("-"));
+  if (state.block != null) words.set("block", state.block);
+  if (state.blocks) words.set("blocks", state.blocks.join("-"));
   if (offColumns.size) [...offColumns].forEach((name) => words.append("off", name));
   return `#${words}`;
 }
@@ -53,6 +68,10 @@ function recall() {
   found.at = number(words.get("at"));
   const ends = (words.get("zoom") ?? "").split("-").map(number);
   found.zoom = ends.length === 2 && ends[0] != null && ends[1] > ends[0] ? ends : null;
+  const whole = (text) => (/^\d{1,9}$/.test(text ?? "") ? Number(text) : null);
+  found.block = whole(words.get("block"));
+  const stretch = (words.get("blocks") ?? "").split("-").map(whole);
+  found.blocks = stretch.length === 2 && !stretch.includes(null) && stretch[1] >= stretch[0] ? stretch : null;
   offColumns.clear();
   words
     .getAll("off")

@@ -12,12 +12,13 @@ const PAGE: &str = include_str!("../assets/page.html");
 const STYLES: [&str; 2] = [include_str!("../assets/uplot/uPlot.min.css"), include_str!("../assets/page.css")];
 /// The licence of uPlot, which every copy of it must carry.
 const LICENCE: &str = include_str!("../assets/uplot/LICENSE");
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("../assets/uplot/uPlot.iife.min.js"),
     include_str!("../assets/dom.js"),
     include_str!("../assets/state.js"),
     include_str!("../assets/columns.js"),
     include_str!("../assets/lines.js"),
+    include_str!("../assets/blocks.js"),
     include_str!("../assets/map.js"),
     include_str!("../assets/charts.js"),
     include_str!("../assets/timeline.js"),
