@@ -213,6 +213,13 @@ fn why(args: &args::Why) -> anyhow::Result<ExitCode> {
             WhyFormat::Json => lab::why::inevitable::json(&found?),
         });
     }
+    if let Some(wanted) = args.nothing() {
+        let answers = lab::why::nothing::nothing(&wanted, &stop)?;
+        return print(&match args.format {
+            WhyFormat::Text => lab::why::nothing::text(&answers),
+            WhyFormat::Json => lab::why::nothing::json(&answers),
+        });
+    }
     let explained = lab::why::why(&args.wanted(), &stop)?;
     print(&match args.format {
         WhyFormat::Text => lab::why::text(&explained),

@@ -4,15 +4,13 @@
 
 use std::{sync::atomic::AtomicBool, thread};
 
-use linux::worker::{self, WorkerError};
 use report::Key;
 
 use crate::{
     order::{BranchOrder, Branched, Order},
-    plan::TIMEOUT_S_MAX,
     progress::{Progress, RunError},
     run::{News, in_order},
-    usage::UsageError,
+    why,
 };
 
 /// Runs all branches, as many at a time as there are CPUs; the results in their order.
@@ -42,18 +40,6 @@ pub(crate) fn run_all(
         },
     )?;
     Ok(all)
-}
-
-fn run(order: &BranchOrder, stop: &AtomicBool) -> Result<Branched, RunError> {
-    let Key { kernel, case, seed, .. } = &order.cell.key;
-    let failed = |problem: &str| RunError::Failed(format!("{kernel} {case} seed {seed}: {problem}"));
-    let order = serde_json::to_vec(&Order::Branch(Box::new(order.clone()))).expect("an order serialises");
-    match worker::run(&order, Some(TIMEOUT_S_MAX), stop) {
-        Ok(line) => serde_json::from_str(&line).map_err(|error| failed(&report::brief(error))),
-        Err(WorkerError::Interrupted) => Err(RunError::InterruptedEarly),
-        Err(WorkerError::Refused(reason)) => Err(RunError::Usage(UsageError::new(reason))),
-        Err(error) => Err(failed(&error.to_string())),
-    }
 }
 
 /// Checks that each branch had this run hash when it left its path.

@@ -30,7 +30,7 @@ use crate::{
     footprint,
     machine::Machine,
     metrics,
-    order::{CellOrder, Facts, Order, Prefix, Simulated, Story, WhyOrder},
+    order::{CellOrder, Facts, Order, Prefix, Simulated, Story, Tests, WhyOrder},
     over_time,
     plan::Every,
     provenance,
@@ -72,6 +72,7 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
         Order::Cell(order) => work_on_cell(order),
         Order::Why(order) => why(&order),
         Order::Branch(order) => branch::work(*order),
+        Order::Nothing(cell) => nothing(&cell),
         Order::Probe { seconds } => Ok(calibrate::probe_as_worker(seconds)?),
     }
 }
@@ -117,6 +118,19 @@ fn why(order: &WhyOrder) -> Result<String, Problem> {
         stories: trial.stories.into_iter().map(story).collect(),
     };
     Ok(serde_json::to_string(&facts).expect("facts serialise"))
+}
+
+/// A simulated cell once more, for the counts of tests.
+fn nothing(cell: &CellOrder) -> Result<String, Problem> {
+    let what = cell.simulated.as_ref().ok_or_else(|| "only simulated cells run again".to_owned())?;
+    let mut trial = Trial { tests: true, ..Trial::default() };
+    let found = simulated(&workload::of_key(&cell.key)?, cell, what, &mut trial)?;
+    let tests = Tests {
+        run_hash: found.measured.detail["run_hash"].as_str().unwrap_or_default().to_owned(),
+        slow_path: found.slow_path.unwrap_or_default(),
+        counts: trial.counts,
+    };
+    Ok(serde_json::to_string(&tests).expect("counts serialise"))
 }
 
 fn line(record: &Record) -> String {
@@ -281,10 +295,9 @@ fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &m
         (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));
     let (faults, check_every) = (trial.faults, trial.check_every);
     let map = order.map.is_some();
-    let why = trial.why.clone();
-    let branch = trial.branch.clone();
+    let (why, tests, branch) = (trial.why.clone(), trial.tests, trial.branch.clone());
     let options =
-        sim::Options { trace_lines, sample, map, faults, check_every, why, branch, ..sim::Options::default() };
+        sim::Options { trace_lines, sample, map, faults, check_every, why, tests, branch, ..sim::Options::default() };
     let conditions = workload::conditions(&order.key)?;
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
@@ -307,7 +320,7 @@ fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &m
     }
     let (outcome, finish, extra) = run.map_err(|problem| no_result(&problem, &order.key.machine))?;
     (trial.counters, trial.made, trial.stories) = (Some(finish.counters.clone()), extra.faults, extra.why);
-    (trial.hashes, trial.window) = (extra.hashes, extra.window);
+    (trial.hashes, trial.window, trial.counts) = (extra.hashes, extra.window, extra.tests);
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;

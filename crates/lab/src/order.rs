@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use linux::{file::Ground, tracing::Watch};
-use memory::{decision::Otherwise, fact::Told};
+use memory::{decision::Otherwise, fact::Told, tally::Counted};
 use report::{Key, Measured, Series, SlowPath};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Picos};
@@ -21,6 +21,8 @@ pub enum Order {
     Why(WhyOrder),
     /// A simulated cell once more, which leaves its path at an instant.
     Branch(Box<BranchOrder>),
+    /// A simulated cell once more, for the counts of its mechanisms' tests.
+    Nothing(CellOrder),
     /// Times of primitive operations, for prices.
     Probe {
         /// For how many seconds of the worker's time.
@@ -46,6 +48,17 @@ pub struct Facts {
     pub slow_path: SlowPath,
     /// The facts of each operation, in the order in which they were asked for.
     pub stories: Vec<Story>,
+}
+
+/// The line that comes of an order for the counts of tests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tests {
+    /// The run hash, which must be the first run's.
+    pub run_hash: String,
+    /// The log of slow operations, which must be the first run's.
+    pub slow_path: SlowPath,
+    /// The counts of all tests that were asked.
+    pub counts: Vec<Counted>,
 }
 
 /// The facts of an operation.

@@ -7,6 +7,7 @@
 mod chain;
 mod explained;
 pub mod inevitable;
+pub mod nothing;
 pub(crate) mod numbers;
 pub mod parting;
 mod words;
@@ -22,6 +23,7 @@ use linux::worker::{self, WorkerError};
 use memory::{fact::Told, news::Daemon};
 use mm::whole::daemon::Row;
 use report::{Cell, Key, Record, SlowPath, Target, slow_path::Entry};
+use serde::de::DeserializeOwned;
 
 pub use self::explained::Explained;
 use crate::{
@@ -119,8 +121,8 @@ pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunE
         let span =
             |stall: &Stall<'_>| (stall.entry.task, stall.entry.start_ps, stall.entry.start_ps + stall.entry.ps());
         let order = Order::Why(WhyOrder { cell: order, operations: of_cell.iter().map(span).collect() });
-        let facts = run(&order, &cell.key, stop)?;
-        check_same(cell, first.log, &facts)?;
+        let facts: Facts = run(&order, &cell.key, stop)?;
+        check_same(cell, first.log, (&facts.run_hash, &facts.slow_path))?;
         for (stall, story) in of_cell.iter().zip(facts.stories) {
             if !story.is_whole {
                 return Err(failed(&cell.key, "the parts of an operation do not sum to its time by the clock"));
@@ -230,7 +232,8 @@ pub(crate) fn is_of_thread(name: &str) -> bool {
     Daemon::ALL.iter().any(|daemon| Row::of(*daemon).name == base)
 }
 
-fn run(order: &Order, key: &Key, stop: &AtomicBool) -> Result<Facts, RunError> {
+/// Has a worker carry out an order about a cell.
+pub(crate) fn run<T: DeserializeOwned>(order: &Order, key: &Key, stop: &AtomicBool) -> Result<T, RunError> {
     let order = serde_json::to_vec(order).expect("an order serialises");
     match worker::run(&order, Some(TIMEOUT_S_MAX), stop) {
         Ok(line) => serde_json::from_str(&line).map_err(|error| failed(key, &report::brief(error))),
@@ -245,10 +248,9 @@ fn failed(key: &Key, problem: &str) -> RunError {
 }
 
 /// Fails unless the cell has come out as it did.
-fn check_same(cell: &Cell, log: &SlowPath, facts: &Facts) -> Result<(), RunError> {
+fn check_same(cell: &Cell, log: &SlowPath, (now, slow_path): (&str, &SlowPath)) -> Result<(), RunError> {
     let hash = cell.measured.detail["run_hash"].as_str().unwrap_or_default();
-    if facts.run_hash != hash || facts.slow_path != *log {
-        let now = &facts.run_hash;
+    if now != hash || slow_path != log {
         return Err(failed(&cell.key, &format!("it did not come out as it did: run hash {now}, and {hash} before")));
     }
     Ok(())

@@ -28,6 +28,7 @@ use crate::{
     per_node::PerNode,
     per_zone::PerZone,
     primitive,
+    tally::Test,
     zone_state::ZoneState,
 };
 
@@ -126,7 +127,7 @@ impl Memory {
         if let Some(found) = found {
             return Ok(self.finish_alloc(cx, request, preferred, found));
         }
-        if request.reclaims
+        if cx.test(Test::ReclaimAllowed, node, request.reclaims)
             && matches!(cx.memory.shortage, Shortage::Ask | Shortage::Refused(_) | Shortage::Injected(_, true))
         {
             cx.memory.shortage = Shortage::Asked(*request);

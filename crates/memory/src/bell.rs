@@ -21,6 +21,7 @@ use crate::{
     news::{Daemon, News},
     pageblock::ZoneIndex,
     suitable::Suitable,
+    tally::Test,
 };
 
 /// Runs of kswapd without success after which its node is left to direct reclaim.
@@ -132,10 +133,11 @@ impl Memory {
         wish.order = wish.order.max(order);
         wish.highest = wish.highest.max(highest);
         let (is_asleep, is_hopeless) = (bell.is_asleep(), bell.failures >= RETRIES_MAX);
-        if !is_asleep {
+        if !cx.test(Test::KswapdAsleep, node, is_asleep) {
             return tell_kswapd(cx, node, order, Kswapd::Awake);
         }
-        if is_hopeless || self.has_enough(node, Wish { order, highest }) {
+        let has_hope = cx.test(Test::KswapdHopes, node, !is_hopeless);
+        if !has_hope || !cx.test(Test::KswapdNodeLacks, node, !self.has_enough(node, Wish { order, highest })) {
             // Where the kernel wakes kcompactd here, for a request that may not compact by itself, `alloc.rs` does.
             let answer = if is_hopeless { Kswapd::Hopeless } else { Kswapd::Content };
             return tell_kswapd(cx, node, order, answer);
@@ -154,10 +156,14 @@ impl Memory {
         if wish.order < order {
             *wish = Wish { order, highest: wish.highest.min(classzone) };
         }
-        if !bell.is_asleep() {
+        let is_asleep = bell.is_asleep();
+        if !cx.test(Test::KswapdAsleep, node, is_asleep) {
             return tell_kswapd(cx, node, order, Kswapd::Awake);
         }
-        let has_need = self.zones_up_to(node, highest).any(|zone| !self.zone_balanced(zone, order, 0, ZoneKind::Dma));
+        let has_need = self.zones_up_to(node, highest).any(|zone| {
+            let lacks = !self.zone_balanced(zone, order, 0, ZoneKind::Dma);
+            cx.test(Test::KswapdZoneLacks, self.zones[zone].name(), lacks)
+        });
         tell_kswapd(cx, node, order, if has_need { Kswapd::Woken } else { Kswapd::Content });
         if has_need && !cx.decides_otherwise(Decision::WakeKswapd) {
             self.ring_kswapd(cx, node);
@@ -215,7 +221,7 @@ impl Memory {
 
     /// A request could do with a block of `order`: kcompactd runs if compaction may help (`wakeup_kcompactd`).
     pub fn wake_kcompactd(&mut self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) {
-        if order == Order::BASE || !self.variant.kcompactd {
+        if !self.variant.kcompactd || !cx.test(Test::KcompactdOrder, node, order > Order::BASE) {
             return;
         }
         let bell = &mut self.nodes[node].kcompactd;
@@ -224,16 +230,18 @@ impl Memory {
         let (order, highest) = (bell.order, bell.highest);
         let woken = News::Woken(Daemon::Kcompactd, node);
         let is_asleep = !bell.is_busy && !self.news.contains(&woken);
-        if is_asleep && self.is_worth_compacting(node, order, highest) {
+        if cx.test(Test::KcompactdAsleep, node, is_asleep) && self.is_worth_compacting(cx, node, order, highest) {
             self.tell(woken);
             cx.cut();
         }
     }
 
     /// Is there a zone that compaction may help (`kcompactd_node_suitable`)?
-    fn is_worth_compacting(&self, node: NodeId, order: Order, highest: ZoneKind) -> bool {
-        self.zones_up_to(node, highest)
-            .any(|at| self.compaction_suitable(at, order, highest, Urgency::Normal) == Suitable::Continue)
+    fn is_worth_compacting(&self, cx: &mut Cx, node: NodeId, order: Order, highest: ZoneKind) -> bool {
+        self.zones_up_to(node, highest).any(|at| {
+            let is_worth_it = self.compaction_suitable(at, order, highest, Urgency::Normal) == Suitable::Continue;
+            cx.test(Test::KcompactdNodeSuitable, self.zones[at].name(), is_worth_it)
+        })
     }
 
     /// The zone that kswapd looks at without a request since it last served this highest zone (kswapd, mm/vmscan.c).
@@ -282,7 +290,7 @@ impl Memory {
 
     /// Whether each zone of a node that may serve a wish is above its High mark and what it keeps from the wish's highest zone
     /// (`zone_balanced`).
-    fn balanced_zones(&self, node: NodeId, wish: Wish) -> impl Iterator<Item = bool> {
+    pub fn balanced_zones(&self, node: NodeId, wish: Wish) -> impl Iterator<Item = bool> {
         let may_serve = self.node_zones(node).iter().filter(move |zone| zone.kind <= wish.highest);
         may_serve.map(move |zone| zone.is_ok(wish.order, Mark::High, wish.highest, Urgency::Normal, &self.variant))
     }

@@ -14,6 +14,7 @@ use crate::{
     pageblock::MigrateType,
     shuffle::Shuffle,
     spin::SpinLock,
+    tally::{Place, Test},
 };
 
 /// Number of orders, from one frame to 2^10 (`MAX_ORDER` of these kernels).
@@ -224,7 +225,7 @@ impl Buddy {
         let end = end.unwrap_or_else(|| self.free_end(frames, merged));
         self.add(frames, merged, list, end);
         cx.work(Work::ListMove, 1 + u64::from(merged.order.0 - block.order.0));
-        if self.notify_from.is_some_and(|from| merged.order >= from) {
+        if self.notify_from.is_some_and(|from| cx.test(Test::ReportOrder, Place::Machine, merged.order >= from)) {
             cx.note_free_block();
         }
     }

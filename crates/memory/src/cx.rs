@@ -13,6 +13,7 @@ use crate::{
     event::{Counters, Event},
     fact::{Fact, Facts},
     frame::ControlId,
+    tally::{Place, Test},
     tlb::{Loaded, Running, Tlbs},
 };
 
@@ -117,6 +118,21 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// Counts a test of this step where it is decided, if an observer wants counts; returns whether it passes.
+    #[inline]
+    pub fn test(&mut self, test: Test, at: impl Into<Place>, passes: bool) -> bool {
+        if let Some(facts) = &mut self.facts {
+            count_test(facts, test, at.into(), passes);
+        }
+        passes
+    }
+
+    /// Whether an observer wants the counts of tests: where more than the decision itself is read for them.
+    #[inline]
+    pub fn counts_tests(&self) -> bool {
+        self.facts.is_some()
+    }
+
     /// Sets the control that the step belongs to. The caller numbers its controls: a task, by its own number.
     #[inline]
     #[must_use]
@@ -175,6 +191,11 @@ impl<'a> Cx<'a> {
     pub fn has_asked_anybody(&self) -> bool {
         self.tlbs.has_asked() || self.is_supplied()
     }
+}
+
+#[cold]
+fn count_test(facts: &mut Facts, test: Test, place: Place, passes: bool) {
+    facts.tally.count(test, place, passes);
 }
 
 /// Methods of the meter, one line each.

@@ -11,7 +11,10 @@ use rules::{
 use serde::{Deserialize, Serialize};
 use units::{CpuId, NodeId, Order, Time};
 
-use crate::decision::{Decision, Otherwise};
+use crate::{
+    decision::{Decision, Otherwise},
+    tally::{Place, Tally},
+};
 
 /// A fact, with its instant and the control whose step recorded it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,12 @@ pub struct ZoneName {
     pub node: NodeId,
     /// Which of the node's zones.
     pub kind: ZoneKind,
+}
+
+impl From<ZoneName> for Place {
+    fn from(ZoneName { node, kind }: ZoneName) -> Self {
+        Self::Zone(node, kind)
+    }
 }
 
 /// Free frames of a zone, and the frames that a request must leave.
@@ -240,18 +249,20 @@ pub enum Fact {
     },
 }
 
-/// The facts of steps, until their observer takes them.
+/// The facts of steps, until their observer takes them, and the counts of the tests that steps have asked.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    all: Vec<Told>,
+    told: Vec<Told>,
     /// The decision that is taken otherwise, if there is one.
     pub otherwise: Option<Otherwise>,
+    /// How often each test was asked, and failed.
+    pub tally: Tally,
 }
 
 impl Facts {
     /// Records a fact.
     pub fn tell(&mut self, at: Time, by: u32, fact: Fact) {
-        self.all.push(Told { at, by, fact });
+        self.told.push(Told { at, by, fact });
     }
 
     /// Whether a decision of a control is taken otherwise at this instant.
@@ -261,11 +272,11 @@ impl Facts {
 
     /// Takes all facts since the last call.
     pub fn take(&mut self) -> Vec<Told> {
-        std::mem::take(&mut self.all)
+        std::mem::take(&mut self.told)
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.told.is_empty()
     }
 }

@@ -3,7 +3,7 @@
 
 use rules::{
     gfp::STALL_ORDER,
-    variant::{FallbackRules, LastResort, ListEnd, Variant},
+    variant::{FallbackRules, LastResort, ListEnd, Variant, WatermarkBoost},
 };
 use units::{ExtfragKind, Order, Pfn};
 
@@ -13,6 +13,7 @@ use crate::{
     event::Event,
     frame::{Frame, FrameFlag, FrameTable},
     pageblock::MigrateType,
+    tally::{Place, Test},
 };
 
 /// A free block was taken from another type's list: the tracepoint `mm_page_alloc_extfrag`.
@@ -172,6 +173,9 @@ impl Buddy {
         let is_reserved = frames.blocks.migrate_type(found.block.pfn) == MigrateType::HighAtomic;
         let breaks_up = found.block.order < frames.blocks.order() && !is_reserved;
         self.broken_up += u32::from(breaks_up);
+        if rules.watermark_boost != WatermarkBoost::None {
+            cx.test(Test::BoostBreaks, Place::Machine, breaks_up);
+        }
         if want.stalls && breaks_up && found.block.order < STALL_ORDER {
             return None;
         }

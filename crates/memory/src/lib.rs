@@ -27,6 +27,7 @@
 //! | `include/linux/vm_event_item.h` | `event.rs` | events of what is not here |
 //! | `include/trace/events/` | `fact.rs` | tracepoints of what is not here |
 //! | – | `decision.rs` | decisions that a branch of a run takes otherwise |
+//! | (none: conditions of all files) | `tally.rs`, `tally/` | tests of what is not here |
 //! | `mm/vmscan.c`, `mm/compaction.c` | `bell.rs` | what the threads do, which is theirs |
 //! | `mm/compaction.c`, `mm/vmstat.c` | `suitable.rs` | |
 //! | `mm/page_alloc.c` | `free_blocks.rs`, `alloc/lent.rs` | CMA |
@@ -83,6 +84,7 @@ pub mod spin;
 pub mod splitmix;
 pub mod step;
 pub mod suitable;
+pub mod tally;
 pub mod tlb;
 pub mod watermark;
 mod zone_llfree;

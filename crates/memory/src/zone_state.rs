@@ -20,6 +20,7 @@ use crate::{
     frame::{Frame, FrameTable},
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::{Pcp, Source, holds},
+    tally::Test,
     watermark::{self, Marks},
     zone_llfree::ZoneLlFree,
 };
@@ -248,7 +249,7 @@ impl ZoneState {
         if holds(rules.pcp_lists, want.order, frames.blocks.order()) {
             let mut source = Source { buddy: &mut self.buddy, frames, rules, cpu, end: self.end };
             let listed = self.pcps[cpu.0 as usize].take(&mut source, cx, want, end);
-            self.raise_marks(frames.blocks.order(), want, rules);
+            self.raise_marks(cx, frames.blocks.order(), want, rules);
             // If the CPU's list could not be refilled, only the HIGHATOMIC reserve is left.
             let asks_on = may_use_reserve && rules.high_atomic == HighAtomic::PageblockAfterPcp;
             if listed.is_some() || !asks_on {
@@ -262,16 +263,20 @@ impl ZoneState {
         let taken =
             reserved.or_else(|| self.buddy.take_or_fall_back(frames, cx, want, self.end, rules).map(|(pfn, _)| pfn));
         self.buddy.unlock(cx);
-        self.raise_marks(frames.blocks.order(), want, rules);
+        self.raise_marks(cx, frames.blocks.order(), want, rules);
         taken
     }
 
     /// Raises the marks after pageblocks were broken up: kswapd reclaims that much, so that the next request finds whole ones
     /// (`steal_suitable_fallback`).
     #[inline]
-    fn raise_marks(&mut self, pageblock: Order, want: Want, rules: &Variant) {
+    fn raise_marks(&mut self, cx: &mut Cx<'_>, pageblock: Order, want: Want, rules: &Variant) {
         if self.buddy.broken_up > 0 {
+            let before = self.boost;
             let is_raised = self.boost_marks(pageblock, rules);
+            if cx.counts_tests() {
+                self.count_boost(cx, before, pageblock, rules);
+            }
             self.is_boosted |= want.wakes_kswapd && (is_raised || rules.fallback_wakes_unboosted);
         }
     }
@@ -283,11 +288,26 @@ impl ZoneState {
         self.boost_by(times, pageblock, rules)
     }
 
+    /// Bound of the boost, as far as the factor allows.
+    fn boost_most(&self) -> u64 {
+        let most = u64::try_from(u128::from(self.marks.high.0) * u128::from(self.boost_factor) / 10_000);
+        most.expect("a mark is part of a zone")
+    }
+
+    /// Counts the tests of a boost: of `boost_watermark`, in its order.
+    #[cold]
+    fn count_boost(&self, cx: &mut Cx<'_>, before: u64, pageblock: Order, rules: &Variant) {
+        let (zone, is_large) = (self.name(), 4 * u64::from(pageblock.frames()) <= self.managed);
+        let _ = rules.watermark_boost != WatermarkBoost::None
+            && cx.test(Test::BoostFactor, zone, self.boost_most() > 0)
+            && (rules.watermark_boost != WatermarkBoost::NotSmall || cx.test(Test::BoostLarge, zone, is_large))
+            && cx.test(Test::BoostRaised, zone, self.boost > before);
+    }
+
     /// Raises the marks by some pageblocks, up to a bound; false where that is not done (`boost_watermark`).
     pub fn boost_by(&mut self, times: u64, pageblock: Order, rules: &Variant) -> bool {
         let block = u64::from(pageblock.frames());
-        let most = u64::try_from(u128::from(self.marks.high.0) * u128::from(self.boost_factor) / 10_000);
-        let most = most.expect("a mark is part of a zone");
+        let most = self.boost_most();
         let spared = match rules.watermark_boost {
             WatermarkBoost::None => true,
             WatermarkBoost::Any => false,

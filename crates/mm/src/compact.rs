@@ -12,6 +12,7 @@ mod free_scanner;
 pub mod kcompactd;
 mod migrate_scanner;
 mod suitable;
+mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
 mod zone;
@@ -24,6 +25,7 @@ use memory::{
     frame::{Held, Holdings},
     pageblock::ZoneIndex,
     step::Step,
+    tally::Test,
 };
 use rules::{
     gfp::{AllocRequest, Mark},
@@ -175,7 +177,9 @@ impl DirectCompact {
 
     /// Begins a run over a zone, unless compaction is deferred there. `SyncFull` ignores deferral, and is not counted.
     fn begin_zone(&mut self, mm: &mut Mm, cx: &mut Cx, zone: ZoneIndex) {
-        if self.priority < CompactPriority::SyncFull && mm.is_compaction_deferred(zone, &self.request) {
+        let asks = self.priority < CompactPriority::SyncFull;
+        let is_deferred = asks && mm.is_compaction_deferred(zone, &self.request);
+        if asks && !cx.test(Test::DirectCompactDeferred, mm.memory.zone(zone).name(), !is_deferred) {
             let (name, compact) = (mm.memory.zone(zone).name(), &mm.zone_compacts[zone]);
             cx.fact(|| compact.deferred(name, self.request.order));
             if cx.decides_otherwise(Decision::Deferred) {

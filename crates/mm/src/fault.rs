@@ -21,6 +21,7 @@ use memory::{
     frame::{FrameFlag, Held, Holdings, SpaceId},
     primitive,
     step::{Step, Wait},
+    tally::{Place, Test},
 };
 use rules::{gfp::AllocRequest, mempolicy::Mempolicy, variant::CowReuse};
 use units::{NodeId, Order, Pfn, Vpn};
@@ -382,7 +383,7 @@ impl FaultControl {
             Pmd::Table(_) => Next::Phase(Phase::Base),
             Pmd::None => {
                 let vma = space.vmas.find(self.vpn).expect("found on entry");
-                if !mm.is_thp_eligible(vma, self.vpn) {
+                if !cx.test(Test::HugeEligible, Place::Machine, mm.is_thp_eligible(vma, self.vpn)) {
                     return Next::Phase(Phase::Base);
                 }
                 space.vmas.prepare_anon(self.vpn);

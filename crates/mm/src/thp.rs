@@ -6,7 +6,7 @@
 pub(crate) mod huge_cow;
 pub mod khugepaged;
 
-use memory::{alloc::NoMemory, cx::Cx, primitive};
+use memory::{alloc::NoMemory, cx::Cx, primitive, tally::Test};
 use rules::{
     gfp::{AllocRequest, Effort, Mark},
     mempolicy::{HugeReach, Mempolicy},
@@ -162,7 +162,7 @@ impl Mm {
             HugeReach::ByPolicy => ThpNodes::Any,
         };
         let request = huge_request(rule, which, wish, advice == HugeAdvice::HugePage);
-        if which == HugeTry::First && !self.may_try_huge(cx, &request) {
+        if which == HugeTry::First && !self.asks_try_huge(cx, &request) {
             self.huge_fault_failed(request.node);
             return HugeGot::Nothing;
         }
@@ -175,6 +175,7 @@ impl Mm {
         };
         match found {
             Ok(frame) => {
+                cx.test(Test::HugeAlloc, request.node, true);
                 primitive::write_tails(cx, Order::HUGE);
                 HugeGot::Frame(frame)
             }
@@ -183,10 +184,17 @@ impl Mm {
                 HugeGot::Next(HugeTry::Second)
             }
             Err(NoMemory::Refused) => {
+                cx.test(Test::HugeAlloc, request.node, false);
                 self.huge_fault_failed(request.node);
                 HugeGot::Nothing
             }
         }
+    }
+
+    /// Whether a fault may try for a huge page, as a test where that is a rule.
+    fn asks_try_huge(&mut self, cx: &mut Cx, request: &AllocRequest) -> bool {
+        let may = self.may_try_huge(cx, request);
+        if self.memory.variant().thp_faults_gated { cx.test(Test::HugeGated, request.node, may) } else { may }
     }
 
     /// Whether the node of a request for a huge page lacks even 512 free base pages.

@@ -56,6 +56,7 @@ use memory::{
     cost::{Latency, Prices, Spent},
     event::Counters,
     fact::Told,
+    tally::Counted,
     watermark::Marks,
 };
 use mm::{
@@ -94,7 +95,12 @@ pub use watch::map_sampler::{CELLS_MAX, MapSample, MapSamples};
 pub use watch::sampler::Samples;
 pub use watch::slow_log::{SlowOperation, SlowOperations, SlowTotal, What};
 pub use watch::why::{Story, Watched};
-use watch::{map_sampler::MapSampler, sampler::Sampler, trace::Trace, why::Why};
+use watch::{
+    map_sampler::MapSampler,
+    sampler::Sampler,
+    trace::Trace,
+    why::{Observed, Why},
+};
 use world::World;
 
 /// The tick of distribution kernels (CONFIG_HZ=250).
@@ -258,6 +264,8 @@ pub struct Options {
     pub why: Vec<Watched>,
     /// Where the run leaves its path.
     pub branch: Branch,
+    /// Whether the tests of all mechanisms are counted.
+    pub tests: bool,
 }
 
 /// The output of these options.
@@ -287,6 +295,8 @@ pub struct Extra {
     pub hashes: Vec<String>,
     /// Facts between the two instants of [`Options::branch`], if they are asked for.
     pub window: Vec<Told>,
+    /// The counts of the tests of all mechanisms, where they were asked for.
+    pub tests: Vec<Counted>,
     /// Free memory over time: since [`Sim::watch_free_anew`], else of the whole run.
     pub free: Free,
     /// Watermarks of all zones together, at the end.
@@ -447,7 +457,7 @@ pub fn try_simulate_from<T: 'static>(
     world.injector.check_every = options.check_every;
     world.faults = FaultPoints::begin(options.faults, &mut world.kernels[HOST].mm);
     world.trace = options.trace_lines.map(Trace::new);
-    world.why = Why::of(options.why, &options.branch);
+    world.why = Why::of(options.why, options.tests, &options.branch);
     world.kernels[HOST].mm.memory.trace_extfrag(world.trace.is_some());
     let booted = world.kernels[HOST].counters.extfrag().clone();
     world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
@@ -498,7 +508,7 @@ fn end(mut world: World, booted: &ExtfragCounts, notes: Vec<String>) -> (Finish,
     let free = world.end_free();
     let marks = all_marks(&world.kernels[HOST].mm);
     let trace = world.trace.map(|trace| trace.text());
-    let (why, window) = world.why.map(|why| why.finish()).unwrap_or_default();
+    let Observed { stories: why, window, tests } = world.why.map(|why| why.finish()).unwrap_or_default();
     let extfrag = world.kernels[HOST].counters.extfrag().since(booted);
     let (operations, hashes) = (world.operations, world.changes.hashes);
     let faults = world.faults.made();
@@ -515,6 +525,7 @@ fn end(mut world: World, booted: &ExtfragCounts, notes: Vec<String>) -> (Finish,
         why,
         hashes,
         window,
+        tests,
         free,
         marks,
         notes,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use lab::{
     show::{At, between::BetweenWanted},
-    why::{Chosen, Which, WhyWanted},
+    why::{Chosen, Which, WhyWanted, nothing::NothingWanted},
 };
 
 /// Say why operations of a simulated run were slow: for each of the slowest, at most ten lines of facts with their instants
@@ -27,9 +27,14 @@ use lab::{
 /// first, each with the correlation, over the seeds, of its difference with the row's; from four seeds on. Both only as far as
 /// they differ beyond luck, tested among their kind. A counter that differs is no proof: what it has to do with the row is for
 /// the reader to say. With --parting both columns run again, for the first instant at which their runs part.
+///
+/// With --nothing the question is why a mechanism never did its work, or how often it did. Each test between *wanted* and *done*
+/// is counted where it is decided, and is named after the kernel's function and condition: how often it was asked and failed, by
+/// zone or node. One sentence first says how often the work was done, and at which test most rounds ended; tests that failed each
+/// time are marked. Cells of one kernel are added up; each kernel has a block of its own, with the tests that it has.
 #[derive(Debug, Args)]
 #[command(
-    group = ArgGroup::new("which").required(true).args(["slowest", "stall", "at", "between"]),
+    group = ArgGroup::new("which").required(true).args(["slowest", "stall", "at", "between", "nothing"]),
     after_help = "\
 Examples:
   pagelab run thpscale --machine two-node-2g --variant v4.1-rc2 -o results/mine
@@ -40,6 +45,11 @@ Examples:
   pagelab why results/mine --slowest 1 --what fault --order 9 --inevitable
   pagelab run thpscale-4.1 --column 4.1-rc2+0 --column 4.1-rc2+4 --seeds 8 -o results/two
   pagelab why results/two --between 4.1-rc2+0 4.1-rc2+4 --row amean:fault-huge-7
+  pagelab why results/mine --nothing direct-compaction --kernel v4.1-rc2
+
+Mechanisms of --nothing: kswapd, kswapd-compaction (up to 4.5), direct-compaction, kcompactd, proactive-compaction,
+reclaim (direct reclaim), khugepaged, huge-fault, numa-scan, numa-balancing, reporting (free page reporting),
+boost (of watermarks).
 
 Two lines name the operation: its place, kind, task and instant, its cell, page and order, and its time by cause. Each
 sentence below is about one kind of fact, from the instant of the first one on; what finds no room is in --format json, fact
@@ -47,7 +57,7 @@ by fact. Operations of kernel threads are left out. A cell takes as long as it t
 found in one run of it.
 
 Exit status: 0 printed, 1 a cell did not come out as it was, 2 wrong input: no result of the simulator, a result of another
-program, fewer operations than asked for, or an unknown column or row, 130 interrupted."
+program, fewer operations than asked for, or an unknown column, row or mechanism, 130 interrupted."
 )]
 pub(crate) struct Why {
     /// A result directory with simulated cells
@@ -73,6 +83,9 @@ pub(crate) struct Why {
     /// With --between, also run both columns again: the first instant at which their runs part, and what each decided then
     #[arg(long, requires = "between")]
     pub(crate) parting: bool,
+    /// Count the tests of this mechanism, and say at which it ends
+    #[arg(long, value_name = "MECHANISM", conflicts_with = "what")]
+    nothing: Option<String>,
     /// With --at, the number of the task
     #[arg(long, value_name = "N", requires = "at")]
     task: Option<u32>,
@@ -115,6 +128,15 @@ impl Why {
         Some(BetweenWanted { result: self.result.clone(), columns, row: self.row.clone()? })
     }
 
+    /// The question about a mechanism, if that is asked.
+    pub(crate) fn nothing(&self) -> Option<NothingWanted> {
+        Some(NothingWanted { result: self.result.clone(), mechanism: self.nothing.clone()?, chosen: self.chosen() })
+    }
+
+    fn chosen(&self) -> Chosen {
+        Chosen { kernel: self.kernel.clone(), case: self.case.clone(), seed: self.seed }
+    }
+
     /// This command in the laboratory's words.
     pub(crate) fn wanted(&self) -> WhyWanted {
         let which = match (self.slowest, self.stall, self.at) {
@@ -127,7 +149,7 @@ impl Why {
             which,
             what: self.what.clone(),
             order: self.order,
-            chosen: Chosen { kernel: self.kernel.clone(), case: self.case.clone(), seed: self.seed },
+            chosen: self.chosen(),
         }
     }
 }

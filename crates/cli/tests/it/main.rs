@@ -24,6 +24,7 @@ mod map;
 mod mmtests;
 mod modules;
 mod names;
+mod nothing;
 mod numa_access;
 mod numa_probe;
 mod over_time;

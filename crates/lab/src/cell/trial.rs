@@ -1,6 +1,6 @@
 //! A simulated cell as a trial: with faults from outside, and walks over all frames.
 
-use memory::event::Counters;
+use memory::{event::Counters, tally::Counted};
 
 use super::{Failure, simulated};
 use crate::{order::CellOrder, workload};
@@ -22,6 +22,10 @@ pub(crate) struct Trial {
     pub(crate) window: Vec<memory::fact::Told>,
     /// What became of the branch's symptom, if it is known before the end.
     pub(crate) decided: Option<sim::Decided>,
+    /// Whether the tests of all mechanisms are counted.
+    pub(crate) tests: bool,
+    /// The counts of these tests.
+    pub(crate) counts: Vec<Counted>,
     /// The facts of each of these operations.
     pub(crate) stories: Vec<sim::Story>,
     /// All events of the run.

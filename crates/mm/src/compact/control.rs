@@ -23,7 +23,9 @@ use units::{Order, Pfn};
 
 use crate::{
     Mm, Spaces,
-    compact::{CompactPriority, CompactResult, Contention, free_scanner::FreeScan, migrate_scanner::MigrateScan},
+    compact::{
+        CompactPriority, CompactResult, Contention, free_scanner::FreeScan, migrate_scanner::MigrateScan, tally::Caller,
+    },
     migrate::{Migrate, MigrateMode, Migrating},
 };
 
@@ -278,6 +280,17 @@ impl CompactControl {
         self.is_aborting(mm)
     }
 
+    /// The mechanism that the run is a part of. kcompactd always waits for locks.
+    fn caller(&self) -> Caller {
+        match self.reason {
+            Reason::Direct(_) => Caller::Direct,
+            Reason::Daemon if self.mode == MigrateMode::Async => Caller::Kswapd,
+            Reason::Daemon => Caller::Kcompactd,
+            Reason::Proactive => Caller::Proactive,
+            Reason::Manual => Caller::Manual,
+        }
+    }
+
     /// Whether a task compacts for its own request.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.reason, Reason::Direct(_))
@@ -342,7 +355,10 @@ impl CompactControl {
             return Next::Done(CompactResult::Skipped);
         }
         if let Some(order) = self.order {
-            let result = match mm.memory.is_suitable_for(self.zone, order, self.highest, self.urgency) {
+            let suitable = mm.memory.is_suitable_for(self.zone, order, self.highest, self.urgency);
+            let request = (self.zone, order, self.highest, self.urgency);
+            self.caller().count_suitable(&mm.memory, cx, request, suitable);
+            let result = match suitable {
                 Suitable::Skipped => Some(CompactResult::Skipped),
                 Suitable::Success => Some(CompactResult::Success),
                 Suitable::Continue => None,
@@ -539,6 +555,8 @@ impl CompactControl {
             return Next::Later(Phase::Release(result));
         }
         self.count_scanned(cx);
+        let ended = (result == CompactResult::Contended, result == CompactResult::Success);
+        self.caller().count_end(&mm.memory, cx, self.zone, ended);
         self.tell_end(mm, cx, result);
         Next::Done(result)
     }

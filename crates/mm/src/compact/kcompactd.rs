@@ -12,6 +12,7 @@ use memory::{
     pageblock::ZoneIndex,
     step::{Step, Wait},
     suitable::Suitable,
+    tally::Test,
 };
 use rules::{
     gfp::Urgency,
@@ -107,9 +108,13 @@ impl Mm {
 
     /// Whether kcompactd checks its node's score from time to time.
     pub fn is_proactive(&self) -> bool {
+        self.has_proactive() && self.compaction.proactiveness > 0
+    }
+
+    /// Whether the kernel can compact by scores.
+    fn has_proactive(&self) -> bool {
         let rules = self.memory.variant();
-        let compacts = rules.kcompactd && rules.compact_proactive && rules.allocator == PageAllocator::Linux;
-        compacts && self.compaction.proactiveness > 0
+        rules.kcompactd && rules.compact_proactive && rules.allocator == PageAllocator::Linux
     }
 
     /// Whether a node's kcompactd has no work, so that it sleeps until it is woken or its timer fires.
@@ -153,8 +158,11 @@ impl Mm {
             cx.count(Event::CompactDaemonWake, 1);
             return Some(Work { order: Some(bell.order), ..work });
         }
-        let is_due =
-            self.is_proactive() && self.memory.node(node).kswapd.is_asleep() && score > self.compaction.score_marks().1;
+        let (rests, most) = (self.memory.node(node).kswapd.is_asleep(), self.compaction.score_marks().1);
+        let is_due = self.has_proactive()
+            && cx.test(Test::ProactiveOn, node, self.is_proactive())
+            && cx.test(Test::ProactiveKswapd, node, rests)
+            && cx.test(Test::ProactiveScore, node, score > most);
         is_due.then_some(Work { highest: ANY_ZONE, ..work })
     }
 
@@ -184,7 +192,7 @@ impl Mm {
             if is_its && let Some(order) = work.order {
                 self.zone_compacts[at].consider(order);
             }
-            if is_its && self.is_daemon_zone(at, work.order) {
+            if is_its && self.is_daemon_zone(cx, at, work.order) {
                 work.run = Some(Box::new(CompactControl::by_daemon(at, work.order, work.highest)));
             } else {
                 work.passed += 1;
@@ -194,11 +202,13 @@ impl Mm {
     }
 
     /// Whether a zone is suitable for compaction, and compaction is not deferred there.
-    fn is_daemon_zone(&self, at: ZoneIndex, order: Option<Order>) -> bool {
+    fn is_daemon_zone(&self, cx: &mut Cx, at: ZoneIndex, order: Option<Order>) -> bool {
         let Some(order) = order else { return true };
-        let kind = self.memory.zone(at).kind;
-        !self.zone_compacts[at].is_deferred(order)
-            && self.memory.compaction_suitable(at, order, kind, Urgency::Normal) == Suitable::Continue
+        let (kind, zone) = (self.memory.zone(at).kind, self.memory.zone(at).name());
+        cx.test(Test::KcompactdDeferred, zone, !self.zone_compacts[at].is_deferred(order)) && {
+            let suitable = self.memory.compaction_suitable(at, order, kind, Urgency::Normal);
+            cx.test(Test::KcompactdSuitable, zone, suitable == Suitable::Continue)
+        }
     }
 
     fn after_daemon_zone(&mut self, cx: &mut Cx, at: ZoneIndex, order: Order, result: CompactResult) {

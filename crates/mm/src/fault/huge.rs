@@ -3,7 +3,14 @@
 //!
 //! The phases of a fault that brings in a huge page, the zero page, or a copy of a huge page.
 
-use memory::{alloc::NoMemory, cx::Cx, event::Event, fact::Fact, frame::Frame};
+use memory::{
+    alloc::NoMemory,
+    cx::Cx,
+    event::Event,
+    fact::Fact,
+    frame::Frame,
+    tally::{Place, Test},
+};
 use rules::variant::HugeCow;
 use units::{Order, Pfn, Time};
 
@@ -123,6 +130,7 @@ impl FaultControl {
         let at = huge_range(self.vpn);
         let is_mapped = space.vmas.find(self.vpn).is_some_and(|vma| vma.range().covers(at));
         let slot = space.tables.pmd_slot(self.vpn).filter(|slot| space.tables.pmd(*slot) == Pmd::None);
+        cx.test(Test::HugeMapped, Place::Machine, is_mapped && slot.is_some());
         let (true, Some(slot)) = (is_mapped, slot) else {
             // Another task was faster, or the VMA is gone.
             space.tables.free_pte_table(mm, cx, deposit);

@@ -15,6 +15,7 @@ use memory::{
     pageblock::{MigrateType, ZoneIndex},
     primitive,
     step::{Step, Wait},
+    tally::Test,
 };
 use rules::{variant::ListEnd, zone::ZoneKind};
 use units::{NodeId, Order, Picos, Time};
@@ -213,12 +214,13 @@ impl Mm {
                     pass.order = self.reporting_order();
                     pass.list = 0;
                     pass.stage = Stage::List;
-                    if !self.can_spare_reports(ZoneIndex::at(pass.zone)) {
+                    let (at, can_spare) = (ZoneIndex::at(pass.zone), self.can_spare_reports(ZoneIndex::at(pass.zone)));
+                    if !cx.test(Test::ReportRoom, self.memory.zone(at).name(), can_spare) {
                         pass.zone += 1;
                         pass.stage = Stage::Zone;
                     }
                 }
-                Stage::List => self.enter_list(pass),
+                Stage::List => self.enter_list(cx, pass),
                 Stage::Walk if pass.order > self.memory.max_order() => {
                     // All lists of the zone.
                     if !pass.taken.is_empty() {
@@ -270,14 +272,15 @@ impl Mm {
     }
 
     /// Goes to the next list that is not empty, or behind the last.
-    fn enter_list(&mut self, pass: &mut Pass) {
+    fn enter_list(&mut self, cx: &mut Cx<'_>, pass: &mut Pass) {
         let zone = self.memory.zone(ZoneIndex::at(pass.zone));
         pass.stage = Stage::Walk;
         // Bound: so many lists.
         while pass.order <= zone.max_order() {
             let of_type = MigrateType::from_index(pass.list);
             let (nr_free, list) = (zone.nr_free(pass.order), zone.free_list(pass.order, of_type));
-            if of_type != MigrateType::Isolate && !list.is_empty() {
+            let has_blocks = of_type != MigrateType::Isolate && !list.is_empty();
+            if cx.test(Test::ReportBlocks, zone.name(), has_blocks) {
                 let per_report = CAPACITY as u64 * PASSES;
                 pass.budget = i64::try_from(nr_free.div_ceil(per_report)).expect("fewer than 2^63 blocks");
                 pass.cycle = Cycle { nr_free, blocks: list.len().into(), ..Cycle::default() };
@@ -352,6 +355,7 @@ impl Mm {
             }
         }
         primitive::read_free_blocks(cx, seen);
+        cx.test(Test::ReportUnreported, self.memory.zone(zone).name(), !pass.taken.is_empty());
         end
     }
 
@@ -376,6 +380,7 @@ impl Mm {
                 is_done &= keeps || self.memory.discard_by_host(cx, held.pfn, held.order);
             }
         }
+        cx.test(Test::ReportTaken, self.memory.zone(ZoneIndex::at(pass.zone)).name(), !failed);
         cx.count(Event::SimPageReports, 1);
         cx.count(Event::SimPagesReported, pages);
         pass.stage = Stage::Reported { leftover, failed };

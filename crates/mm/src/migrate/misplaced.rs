@@ -13,6 +13,7 @@ use memory::{
     frame::{FrameFlag, Held, Holdings, SpaceId},
     primitive,
     step::Step,
+    tally::Test,
 };
 use rules::{
     gfp::{AllocRequest, Mark, Urgency},
@@ -186,9 +187,11 @@ impl Misplaced {
         let is_part = !is_file && !mm.memory.frames.is_base_anon(page);
         let is_dirty = is_file && mm.is_page_dirty(page);
         let is_shared = !is_part && mm.mappings_of(page) != 1;
+        let (keeps_shared, keeps_dirty) =
+            (!mm.memory.variant().numa_moves_shared, !mm.memory.variant().numa_moves_dirty);
         if is_part
-            || (is_shared && !mm.memory.variant().numa_moves_shared)
-            || (is_dirty && !mm.memory.variant().numa_moves_dirty)
+            || !cx.test(Test::MisplacedShared, self.node, !(is_shared && keeps_shared))
+            || (keeps_dirty && !cx.test(Test::MisplacedDirty, self.node, !is_dirty))
             || !mm.admits_misplaced(cx, self.node, Order::BASE)
             || !mm.isolate_misplaced(cx, self.node, page, Order::BASE)
         {
@@ -229,7 +232,8 @@ impl Misplaced {
                 for target in targets {
                     mm.memory.free(cx, target, Order::BASE);
                 }
-                if migrated.failed > 0 || migrated.is_out {
+                let is_moved = migrated.failed == 0 && !migrated.is_out;
+                if !cx.test(Test::MisplacedMoved, self.node, is_moved) {
                     return Step::Done(Misplacement::Stays);
                 }
                 moved(cx, Order::BASE)
@@ -241,7 +245,8 @@ impl Misplaced {
 
     fn begin_huge(&mut self, mm: &mut Mm, cx: &mut Cx, source: Pfn) -> Step<Misplacement> {
         let is_shared = mm.folio_mappings(source) > 1;
-        if (is_shared && !mm.memory.variant().numa_moves_shared_huge)
+        let stays = is_shared && !mm.memory.variant().numa_moves_shared_huge;
+        if !cx.test(Test::MisplacedShared, self.node, !stays)
             || !mm.isolate_misplaced(cx, self.node, source, Order::HUGE)
         {
             return Step::Done(Misplacement::Stays);
@@ -268,6 +273,7 @@ impl Misplaced {
             Step::More => self.later(Phase::Huge { source, passes, moving: Some(moving) }),
             Step::Block(wait) => unreachable!("who must not wait does not, but for {wait:?}"),
             Step::Done(HugeMoved::Moved) => {
+                cx.test(Test::MisplacedMoved, self.node, true);
                 cx.count(Event::PgmigrateSuccess, Order::HUGE.frames().into());
                 cx.count(Event::ThpMigrationSuccess, 1);
                 moved(cx, Order::HUGE)
@@ -277,6 +283,7 @@ impl Misplaced {
                 if passes + 1 < PASSES {
                     return self.later(Phase::Huge { source, passes: passes + 1, moving: None });
                 }
+                cx.test(Test::MisplacedMoved, self.node, false);
                 end_huge(mm, cx, source, HugeEnd::Tried)
             }
         }
@@ -293,7 +300,7 @@ impl Misplaced {
         }
         let is_shared = mm.folio_mappings(source) != 1;
         let is_refused = is_shared && !mm.memory.variant().numa_moves_shared;
-        if is_refused || !mm.admits_misplaced(cx, self.node, Order::HUGE) {
+        if !cx.test(Test::MisplacedShared, self.node, !is_refused) || !mm.admits_misplaced(cx, self.node, Order::HUGE) {
             mm.unlock_folio(cx, source);
             return Step::Done(Misplacement::Stays);
         }
@@ -303,6 +310,7 @@ impl Misplaced {
         }
         // The only references are those of the entry, the isolation and the fault.
         if is_shared || mm.is_pinned(source) {
+            cx.test(Test::MisplacedMoved, self.node, false);
             mm.put_back_all(cx, &[source]);
             return fail_mapped(mm, cx, source, Some(target));
         }
@@ -334,6 +342,7 @@ impl Misplaced {
         let slot = self.slot(spaces).filter(|_| mm.folio_mappings(source) == 1 && !mm.is_pinned(source));
         let unchanged =
             slot.filter(|slot| spaces.get(self.space).is_some_and(|space| space.tables.pmd(*slot) == Pmd::Huge(entry)));
+        cx.test(Test::MisplacedMoved, self.node, unchanged.is_some());
         let Some(slot) = unchanged else {
             mm.unlock_folio(cx, source);
             mm.memory.free(cx, target, Order::HUGE);
@@ -413,9 +422,12 @@ impl Mm {
     }
 
     /// Whether pages of this order may still move to a node in the present interval; always, since there is no limit any more.
-    fn admits_misplaced(&mut self, cx: &Cx, node: NodeId, order: Order) -> bool {
-        !self.memory.variant().numa_rate_limit
-            || self.memory.node_mut(node).move_limit.admits(cx.now(), order.frames().into())
+    fn admits_misplaced(&mut self, cx: &mut Cx, node: NodeId, order: Order) -> bool {
+        if !self.memory.variant().numa_rate_limit {
+            return true;
+        }
+        let admits = self.memory.node_mut(node).move_limit.admits(cx.now(), order.frames().into());
+        cx.test(Test::MisplacedRate, node, admits)
     }
 
     /// Whether as many pages have moved to a node lately that scans must make no entries hint.
@@ -426,7 +438,9 @@ impl Mm {
     /// Allocates a huge page of a node for a misplaced one, if one is free, and isolates it.
     fn alloc_misplaced_huge(&mut self, cx: &mut Cx, node: NodeId) -> Option<Pfn> {
         // A request that does not reclaim asks for nothing.
-        let frame = self.memory.alloc(cx, &AllocRequest::gfp_transhuge_light(node).this_node()).ok()?;
+        let found = self.memory.alloc(cx, &AllocRequest::gfp_transhuge_light(node).this_node()).ok();
+        cx.test(Test::MisplacedAlloc, node, found.is_some());
+        let frame = found?;
         primitive::write_tails(cx, Order::HUGE);
         self.memory.isolate(cx, frame, Order::HUGE);
         Some(frame)
@@ -444,13 +458,13 @@ impl Mm {
 
     /// Isolates a page that is to move to a node, if the node has room and the page is on a list (`numamigrate_isolate_page`).
     fn isolate_misplaced(&mut self, cx: &mut Cx, node: NodeId, head: Pfn, order: Order) -> bool {
-        if !self.has_room_to_move(node, order.frames().into()) {
+        if !cx.test(Test::MisplacedRoom, node, self.has_room_to_move(node, order.frames().into())) {
             return false;
         }
         let zone = self.zone_position(head);
         self.lru.hold(cx, zone);
         let is_isolated = self.isolate_lru(head).is_some();
         self.lru.let_go(cx, zone, u64::from(is_isolated));
-        is_isolated
+        cx.test(Test::MisplacedIsolated, node, is_isolated)
     }
 }

@@ -12,6 +12,7 @@ use memory::{
     pageblock::ZoneIndex,
     step::{Step, TICK, Wait},
     suitable::{Suitable, compact_gap},
+    tally::Test,
 };
 use rules::{
     gfp::{AllocRequest, COSTLY, Mark, Urgency},
@@ -70,6 +71,7 @@ impl DirectReclaim {
         let step = self.take_step(mm, spaces, cx);
         if let Step::Done(_) = step {
             let (scanned, sc) = (self.total_scanned, &self.sc);
+            cx.test(Test::ReclaimFrees, self.request.node, sc.reclaimed > 0);
             cx.fact(|| Fact::ReclaimEnd { scanned, reclaimed: sc.reclaimed, priority: sc.priority });
         }
         step
@@ -95,7 +97,7 @@ impl DirectReclaim {
                     self.phase = Phase::Zones { next: 0, last: None };
                 }
                 Phase::Zones { next, .. } if mm.memory.variant().lru_by == LruBy::Zone => {
-                    if let Some((zone, next)) = self.next_zone(mm, next) {
+                    if let Some((zone, next)) = self.next_zone(mm, cx, next) {
                         self.begin_zone(mm, zone, next);
                     } else if let Some(reclaimed) = self.end_round(mm, cx) {
                         return Step::Done(reclaimed);
@@ -111,7 +113,7 @@ impl DirectReclaim {
                     return if let Step::Block(wait) = step { Step::Block(wait) } else { Step::More };
                 }
                 Phase::Zones { next, last } => {
-                    if let Some((node, next)) = self.next_node(mm, next, last) {
+                    if let Some((node, next)) = self.next_node(mm, cx, next, last) {
                         let before = self.sc.reclaimed;
                         self.phase = Phase::Node { scan: NodeScan::new(mm, node, &mut self.sc), next, before };
                         continue;
@@ -168,11 +170,14 @@ impl DirectReclaim {
     }
 
     /// The next node of the zonelist, and the index to go on at (`shrink_zones`).
-    fn next_node(&mut self, mm: &Mm, from: usize, last: Option<NodeId>) -> Option<(NodeId, usize)> {
+    fn next_node(&mut self, mm: &Mm, cx: &mut Cx, from: usize, last: Option<NodeId>) -> Option<(NodeId, usize)> {
         for (at, zone) in mm.memory.zones_for(&self.request).into_iter().enumerate().skip(from) {
-            if self.request.order > COSTLY && mm.compaction_ready(zone, &self.request) {
-                self.is_ready = true;
-                continue;
+            if self.request.order > COSTLY {
+                let is_ready = mm.compaction_ready(zone, &self.request);
+                if !cx.test(Test::ReclaimReady, mm.memory.zone(zone).name(), !is_ready) {
+                    self.is_ready = true;
+                    continue;
+                }
             }
             let node = mm.memory.zone(zone).node;
             if last != Some(node) {
@@ -197,16 +202,18 @@ impl DirectReclaim {
     }
 
     /// The next zone of the zonelist worth scanning, and the index to go on at (`shrink_zones`, v4.1).
-    fn next_zone(&mut self, mm: &mut Mm, from: usize) -> Option<(ZoneIndex, usize)> {
+    fn next_zone(&mut self, mm: &mut Mm, cx: &mut Cx, from: usize) -> Option<(ZoneIndex, usize)> {
         for (at, zone) in mm.memory.zones_for(&self.request).into_iter().enumerate().skip(from) {
-            if self.sc.priority != DEF_PRIORITY && !mm.is_reclaimable(zone) {
+            let name = mm.memory.zone(zone).name();
+            if self.sc.priority != DEF_PRIORITY && !cx.test(Test::ReclaimZone, name, mm.is_reclaimable(zone)) {
                 // The zone is left to kswapd.
                 continue;
             }
             if self.request.order > COSTLY {
                 mm.zone_compacts[zone].consider(self.request.order);
             }
-            if mm.zone_compaction_ready(zone, &self.request) {
+            let is_ready = mm.zone_compaction_ready(zone, &self.request);
+            if self.request.order > COSTLY && !cx.test(Test::ReclaimReady, name, !is_ready) {
                 self.is_ready = true;
                 continue;
             }

@@ -16,6 +16,7 @@ use memory::{
     lru_kind::LruKind,
     step::{RUN, Step, Wait},
     suitable::compact_gap,
+    tally::Test,
 };
 use rules::{gfp::Mark, variant::LruBy, zone::ZoneKind};
 use units::{NodeId, Order, Picos};
@@ -152,7 +153,7 @@ impl Mm {
                 run.boost = 0;
                 run.sc.priority = DEF_PRIORITY;
             }
-            if is_balanced && run.boost == 0 {
+            if !cx.test(Test::KswapdFindsNode, node, !is_balanced || run.boost > 0) {
                 return self.end_run(cx, node, &run, false);
             }
             run.sc.may_write = run.boost == 0 || run.sc.priority < DEF_PRIORITY - 2;
@@ -179,7 +180,7 @@ impl Mm {
     /// Ends a pass, and decides whether another one is worth it.
     fn end_pass(&mut self, cx: &mut Cx, node: NodeId, mut run: Balance, before: u64) -> Step<()> {
         let came = run.sc.reclaimed - before;
-        if came > 0 {
+        if cx.test(Test::KswapdFrees, node, came > 0) {
             self.memory.node_mut(node).kswapd.failures = 0;
         }
         let daemon = &mut self.kswapds[node];
@@ -235,7 +236,7 @@ impl Mm {
     /// Naps before sleeping, unless the node is not balanced (`kswapd_try_to_sleep`).
     fn try_to_sleep(&mut self, cx: &mut Cx, node: NodeId, wish: Wish, wanted: Order) -> Step<()> {
         self.wake_stalled(node);
-        if !self.may_sleep(node, wish) {
+        if !self.may_sleep(cx, node, wish) {
             return self.begin_again(cx, node, wish);
         }
         let daemon = &mut self.kswapds[node];
@@ -251,7 +252,7 @@ impl Mm {
     fn end_nap(&mut self, cx: &mut Cx, node: NodeId) -> Step<()> {
         self.wake_stalled(node);
         let wish = self.memory.node(node).kswapd.last;
-        if !self.may_sleep(node, wish) {
+        if !self.may_sleep(cx, node, wish) {
             return self.begin_again(cx, node, wish);
         }
         Step::Block(Wait::Queue)
@@ -269,10 +270,31 @@ impl Mm {
 
     /// Whether kswapd may sleep (`prepare_kswapd_sleep`). From 4.8 to 4.11 a zone below its High mark and its lowmem reserve,
     /// such as a small DMA zone, keeps kswapd from the sleep before which it would wake kcompactd.
-    fn may_sleep(&self, node: NodeId, wish: Wish) -> bool {
-        let is_ready =
-            if self.memory.variant().kswapd_needs_all_zones { Memory::are_all_balanced } else { Memory::is_balanced };
-        self.memory.node(node).kswapd.failures >= RETRIES_MAX || is_ready(&self.memory, node, wish)
+    fn may_sleep(&self, cx: &mut Cx, node: NodeId, wish: Wish) -> bool {
+        let needs_all = self.memory.variant().kswapd_needs_all_zones;
+        if self.memory.node(node).kswapd.failures >= RETRIES_MAX {
+            return true;
+        }
+        if needs_all && cx.counts_tests() {
+            self.count_zones(cx, node, wish);
+        }
+        let is_ready = if needs_all { Memory::are_all_balanced } else { Memory::is_balanced };
+        let is_ready = is_ready(&self.memory, node, wish);
+        if !needs_all && self.memory.variant().kcompactd {
+            cx.test(Test::KswapdSleepsNode, node, is_ready);
+        }
+        is_ready
+    }
+
+    /// Counts the test of each zone, up to the first one that fails.
+    #[cold]
+    fn count_zones(&self, cx: &mut Cx, node: NodeId, wish: Wish) {
+        let names = self.memory.node_zones(node).iter().filter(|zone| zone.kind <= wish.highest);
+        for (zone, is_balanced) in names.map(|zone| zone.name()).zip(self.memory.balanced_zones(node, wish)) {
+            if !cx.test(Test::KswapdSleepsZone, zone, is_balanced) {
+                return;
+            }
+        }
     }
 
     /// Frames of a node that kswapd reclaims in a pass: the sum of the High marks (`kswapd_shrink_node`).

@@ -20,6 +20,7 @@ use memory::{
     news::{Daemon, News},
     primitive,
     step::{Step, TICK, Wait},
+    tally::{Place, Test},
 };
 use units::{NodeId, Order, Pfn, Picos, Time, Vpn};
 
@@ -319,6 +320,9 @@ impl Mm {
         };
         scan.pages += 1;
         let id = spaces.registered(number).filter(|_| has_lock);
+        if self.memory.variant().khugepaged_tries_lock {
+            cx.test(Test::KhugepagedLock, Place::Machine, id.is_some());
+        }
         let Some(id) = id else {
             // The process has ended, or its lock was taken.
             self.next_process(spaces, number);
@@ -326,7 +330,7 @@ impl Mm {
             return Step::More;
         };
         let space = spaces.get(id).expect("it is registered");
-        match self.next_range(space, from, &mut scan) {
+        match self.next_range(cx, space, from, &mut scan) {
             None => {
                 self.next_process(spaces, number);
                 self.khugepaged.state = State::Scanning(scan);
@@ -347,11 +351,12 @@ impl Mm {
     }
 
     /// The next range of a process that could be one huge page; each VMA that is passed counts as a page.
-    fn next_range(&self, space: &AddressSpace, from: Vpn, scan: &mut Scan) -> Option<PageRange> {
+    fn next_range(&self, cx: &mut Cx, space: &AddressSpace, from: Vpn, scan: &mut Scan) -> Option<PageRange> {
         for vma in space.vmas.overlapping(PageRange { start: from, end: EVERYTHING.end }) {
             let at = from.max(vma.start);
             let range = huge_range(if at == at.huge_start() { at } else { at.huge_start().plus(HUGE_PAGES) });
-            if vma.anon.is_some() && vma.range().covers(range) && self.is_thp_eligible(vma, range.start) {
+            let is_eligible = vma.anon.is_some() && vma.range().covers(range) && self.is_thp_eligible(vma, range.start);
+            if cx.test(Test::KhugepagedVma, Place::Machine, is_eligible) {
                 return Some(range);
             }
             scan.pages += 1;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use memory::{
     cost::Cause,
     fact::{Fact, Facts, Kswapd, Told, ZoneName},
+    tally::Counted,
 };
 use units::{NodeId, Time, Vpn};
 
@@ -63,6 +64,17 @@ pub struct Story {
     is_over: bool,
 }
 
+/// All that was observed of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    /// The facts of each operation, in the order in which operations were given.
+    pub(crate) stories: Vec<Story>,
+    /// Facts between two instants.
+    pub(crate) window: Vec<Told>,
+    /// The counts of tests.
+    pub(crate) tests: Vec<Counted>,
+}
+
 /// The facts of the request that ends a step, as the slow path goes on with it; none if no request does.
 fn last_request(told: &[Told]) -> &[Told] {
     let is_asked = told.iter().any(|told| matches!(told.fact, Fact::SlowPath { .. }));
@@ -78,9 +90,9 @@ fn before_request(told: &[Told]) -> &[Told] {
 
 impl Why {
     /// The observer of these operations, and of a branch; none if there is nothing to observe.
-    pub(crate) fn of(all: Vec<Watched>, branch: &Branch) -> Option<Box<Self>> {
+    pub(crate) fn of(all: Vec<Watched>, counts_tests: bool, branch: &Branch) -> Option<Box<Self>> {
         let Branch { otherwise, symptom, window, .. } = branch;
-        if all.is_empty() && otherwise.is_none() && symptom.is_none() && window.is_none() {
+        if all.is_empty() && !counts_tests && otherwise.is_none() && symptom.is_none() && window.is_none() {
             return None;
         }
         let mut why = Self::new(all);
@@ -184,8 +196,9 @@ impl Why {
         self.see(&told);
     }
 
-    /// The facts of each operation, in the order in which operations were given; and those between two instants.
-    pub(crate) fn finish(self) -> (Vec<Story>, Vec<Told>) {
+    /// What was observed.
+    pub(crate) fn finish(self) -> Observed {
+        let tests = self.facts.tally.counts();
         let mut all: Vec<_> = self.watched.into_values().flatten().collect();
         all.sort_by_key(|(place, ..)| *place);
         let sorted = |(_, _, mut story): (usize, Watched, Story)| {
@@ -193,6 +206,6 @@ impl Why {
             story.facts.sort_by_key(|told| told.at);
             story
         };
-        (all.into_iter().map(sorted).collect(), self.seen)
+        Observed { stories: all.into_iter().map(sorted).collect(), window: self.seen, tests }
     }
 }

@@ -6,6 +6,7 @@ mod causes;
 mod extfrag;
 mod fork;
 mod mmap_lock;
+mod nothing;
 mod numa_balancing;
 mod over_time;
 mod pins;

@@ -14,6 +14,7 @@ use memory::{
     last_fault::{Last, sharing::Parts},
     primitive,
     step::Step,
+    tally::Test,
 };
 use rules::mempolicy::Mempolicy;
 use units::{NodeId, Order, Pfn, Vpn};
@@ -245,12 +246,14 @@ fn clear_huge(space: &mut AddressSpace, cx: &mut Cx, slot: PmdSlot) {
 impl Mm {
     /// The node that a page should be on, if it is on another, and the record of the last fault: a page follows tasks of a
     /// node that fault on it twice in a row (`mpol_misplaced`).
-    fn numa_misplaced(&mut self, cx: &Cx, policy: Mempolicy, head: Pfn, order: Order) -> (Option<NodeId>, Last) {
+    fn numa_misplaced(&mut self, cx: &mut Cx, policy: Mempolicy, head: Pfn, order: Order) -> (Option<NodeId>, Last) {
         let (here, on) = (self.memory.node_of_cpu(cx.cpu()), self.memory.node_of(head));
         let (own, rules) = (self.last_by(cx), *self.memory.variant());
         let is_elsewhere = on != here;
         // Pages under other policies have no MPOL_F_MOF.
-        if !policy.is_local() || (rules.numa_local_keeps_last && !is_elsewhere) {
+        let has_mof = cx.test(Test::MisplacedPolicy, on, policy.is_local());
+        let may_move = has_mof && cx.test(Test::MisplacedNode, on, is_elsewhere);
+        if !has_mof || (rules.numa_local_keeps_last && !is_elsewhere) {
             return (None, self.last_fault(head, order));
         }
         let faults = self.memory.last_faults_mut().expect("only a kernel that balances asks");
@@ -261,6 +264,9 @@ impl Mm {
             let is_first = rules.numa_private_by_pid && last == Last::NOBODY;
             is_first || last.place() == own.place()
         };
+        if may_move {
+            cx.test(Test::MisplacedTwice, on, follows);
+        }
         ((follows && is_elsewhere).then_some(here), last)
     }
 

@@ -1,7 +1,14 @@
 //! Linux: task_numa_work(), kernel/sched/fair.c; change_prot_numa(), mm/mempolicy.c; change_pte_range() and change_pmd_range(),
 //! mm/mprotect.c; change_huge_pmd(), mm/huge_memory.c (v3.10, v6.1).
 
-use memory::{cx::Cx, event::Event, frame::Frame, primitive, step::Step};
+use memory::{
+    cx::Cx,
+    event::Event,
+    frame::Frame,
+    primitive,
+    step::Step,
+    tally::{Place, Test},
+};
 use rules::variant::NumaHintsCow;
 use units::{NodeId, Pfn, Time, Vpn};
 
@@ -91,7 +98,7 @@ impl ScanWork {
         loop {
             if let Some(chunk) = &mut self.chunk {
                 let Step::Done(()) = chunk.step(mm, space, cx, horizon) else { return Step::More };
-                self.has_updated |= chunk.updated > 0;
+                self.has_updated |= cx.test(Test::ScanMarks, Place::Machine, chunk.updated > 0);
                 let counts = if rules.numa_scan_ends { chunk.updated > 0 } else { self.has_updated };
                 let passed = if !rules.numa_period_by_size {
                     chunk.updated
@@ -126,14 +133,20 @@ impl ScanWork {
             };
             // vma_policy_mof; up to 3.18 the policy is checked at the page.
             let is_placed = rules.numa_groups && self.tick.is_some_and(|tick| !tick.policy.is_local());
-            if is_placed
-                || is_small(&vma) && !rules.numa_scans_small_vmas
-                || is_library(&vma) && rules.numa_scans_shared
+            let mut asks = |is_asked: bool, test, passes| !is_asked || cx.test(test, Place::Machine, passes);
+            if !asks(rules.numa_groups, Test::ScanPolicy, !is_placed)
+                || !asks(!rules.numa_scans_small_vmas, Test::ScanSmall, !is_small(&vma))
+                || !asks(rules.numa_scans_shared, Test::ScanLibrary, !is_library(&vma))
             {
                 self.at = Some(vma.end());
                 continue;
             }
-            if !self.filter.passes(mm, space, cx, (&vma, at)) {
+            let passes = self.filter.passes(mm, space, cx, (&vma, at));
+            let is_filtered = rules.numa_vma_delay || rules.numa_vma_by_pid;
+            if is_filtered {
+                cx.test(Test::ScanVma, Place::Machine, passes);
+            }
+            if !passes {
                 self.at = Some(vma.end());
                 continue;
             }

@@ -15,6 +15,7 @@ use memory::{
     pageblock::ZoneIndex,
     step::{RUN, Step, Wait},
     suitable::{Suitable, compact_gap},
+    tally::Test,
 };
 use rules::{
     gfp::{Mark, Urgency},
@@ -147,11 +148,11 @@ impl Mm {
                 Next::Phase(Phase::Pass)
             }
             Phase::Pass => self.begin_zone_pass(spaces, cx, node, run),
-            Phase::Zones { next } => self.begin_kswapd_zone(node, run, next),
+            Phase::Zones { next } => self.begin_kswapd_zone(cx, node, run, next),
             Phase::Zone { at, order, mut scan, before } => match scan.step(self, spaces, cx, &mut run.sc) {
                 Step::More => Next::Later(Phase::Zone { at, order, scan, before }),
                 Step::Block(wait) => Next::Block(wait, Phase::Zone { at, order, scan, before }),
-                Step::Done(()) => self.end_kswapd_zone(run, at, order, before),
+                Step::Done(()) => self.end_kswapd_zone(cx, run, at, order, before),
             },
             Phase::Compact { next, run: compact } => self.compact_for_kswapd(spaces, cx, node, run, (next, compact)),
         }
@@ -162,14 +163,15 @@ impl Mm {
         (run.sc.reclaimed, run.attempted, run.goes_harder) = (0, 0, true);
         let mut found = None;
         for zone in self.memory.zones_up_to(node, TOP).collect::<Vec<_>>().into_iter().rev() {
-            if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(zone) {
+            if run.sc.priority != DEF_PRIORITY && !self.asks_reclaimable(cx, zone) {
                 continue;
             }
             let lruvec = self.lru.of_zone(zone);
             if self.swap.is_on() && self.inactive_is_low(lruvec, false) {
                 self.shrink_active_list(spaces, cx, &run.sc, (lruvec, LruKind::ActiveAnon), RUN);
             }
-            if !self.memory.zone_balanced(zone, run.sc.order, 0, ZoneKind::Dma) {
+            let lacks = !self.memory.zone_balanced(zone, run.sc.order, 0, ZoneKind::Dma);
+            if cx.test(Test::KswapdFindsZone, self.memory.zone(zone).name(), lacks) {
                 found = Some(self.memory.zone(zone).kind);
                 break;
             }
@@ -177,26 +179,21 @@ impl Mm {
         }
         let Some(end) = found else { return Next::Done(()) };
         run.end = end;
-        let has_it = |zone: ZoneIndex| {
-            self.memory.zone(zone).is_ok(
-                run.sc.order,
-                Mark::Low,
-                run.wish.highest,
-                Urgency::Normal,
-                self.memory.variant(),
-            )
-        };
         // Since 4.6 that is left to kcompactd.
-        run.compacts = run.sc.order > Order::BASE
-            && !self.memory.variant().kcompactd
-            && !self.memory.zones_up_to(node, end).any(has_it);
+        run.compacts = !self.memory.variant().kcompactd
+            && cx.test(Test::KswapdCompactOrder, node, run.sc.order > Order::BASE)
+            && self.memory.zones_up_to(node, end).all(|zone| {
+                let (zone, highest, rules) = (self.memory.zone(zone), run.wish.highest, self.memory.variant());
+                let has_it = zone.is_ok(run.sc.order, Mark::Low, highest, Urgency::Normal, rules);
+                cx.test(Test::KswapdCompactHasBlock, zone.name(), !has_it)
+            });
         Next::Phase(Phase::Zones { next: ZoneIndex::FIRST })
     }
 
     /// Begins with the next zone that is not balanced (the first half of `kswapd_shrink_zone`).
-    fn begin_kswapd_zone(&mut self, node: NodeId, run: &mut Balance, next: ZoneIndex) -> Next {
+    fn begin_kswapd_zone(&mut self, cx: &mut Cx, node: NodeId, run: &mut Balance, next: ZoneIndex) -> Next {
         for at in self.memory.zones_up_to(node, run.end).filter(|at| *at >= next).collect::<Vec<_>>() {
-            if run.sc.priority != DEF_PRIORITY && !self.is_reclaimable(at) {
+            if run.sc.priority != DEF_PRIORITY && !self.asks_reclaimable(cx, at) {
                 continue;
             }
             run.sc.scanned = 0;
@@ -205,13 +202,19 @@ impl Mm {
             let is_compactable = run.sc.order > Order::BASE
                 && self.memory.compaction_suitable(at, run.sc.order, run.end, Urgency::Normal) != Suitable::Skipped;
             let order = if is_compactable { Order::BASE } else { run.sc.order };
-            if self.memory.zone_balanced(at, order, self.balance_gap(at), run.end) {
+            let is_balanced = self.memory.zone_balanced(at, order, self.balance_gap(at), run.end);
+            if !cx.test(Test::KswapdShrinks, self.memory.zone(at).name(), !is_balanced) {
                 run.goes_harder = false;
                 continue;
             }
             return Next::Phase(self.scan_kswapd_zone(run, at, order));
         }
-        self.end_zone_pass(node, run)
+        self.end_zone_pass(cx, node, run)
+    }
+
+    /// Whether a zone is worth scanning, as a pass at a higher priority asks.
+    fn asks_reclaimable(&self, cx: &mut Cx, zone: ZoneIndex) -> bool {
+        cx.test(Test::KswapdReclaimable, self.memory.zone(zone).name(), self.is_reclaimable(zone))
     }
 
     fn scan_kswapd_zone(&self, run: &Balance, at: ZoneIndex, order: Order) -> Phase {
@@ -220,7 +223,8 @@ impl Mm {
     }
 
     /// Ends with a zone: another pass there, or the next zone.
-    fn end_kswapd_zone(&mut self, run: &mut Balance, at: ZoneIndex, order: Order, before: u64) -> Next {
+    fn end_kswapd_zone(&mut self, cx: &mut Cx, run: &mut Balance, at: ZoneIndex, order: Order, before: u64) -> Next {
+        cx.test(Test::KswapdFrees, self.memory.zone(at).name(), run.sc.reclaimed > before);
         if self.should_continue_zone(at, &run.sc, run.sc.reclaimed - before) {
             return Next::Later(self.scan_kswapd_zone(run, at, order));
         }
@@ -234,12 +238,15 @@ impl Mm {
     }
 
     /// Ends a pass over all zones.
-    fn end_zone_pass(&mut self, node: NodeId, run: &mut Balance) -> Next {
+    fn end_zone_pass(&mut self, cx: &mut Cx, node: NodeId, run: &mut Balance) -> Next {
         if run.sc.order > Order::BASE && run.sc.reclaimed >= compact_gap(run.sc.order) {
             // The task that wants the block can compact by itself.
             run.sc.order = Order::BASE;
         }
-        if run.compacts && run.sc.order > Order::BASE && run.sc.reclaimed > run.attempted {
+        if run.compacts
+            && cx.test(Test::KswapdCompactGap, node, run.sc.order > Order::BASE)
+            && cx.test(Test::KswapdCompactAttempted, node, run.sc.reclaimed > run.attempted)
+        {
             return Next::Phase(Phase::Compact { next: ZoneIndex::FIRST, run: None });
         }
         self.after_zone_pass(node, run)
@@ -273,7 +280,8 @@ impl Mm {
             return self.after_zone_pass(node, run);
         };
         self.zone_compacts[at].consider(order);
-        if self.zone_compacts[at].is_deferred(order) {
+        let is_deferred = self.zone_compacts[at].is_deferred(order);
+        if !cx.test(Test::KswapdCompactDeferred, self.memory.zone(at).name(), !is_deferred) {
             self.note_compacted(at, order);
             return Next::Phase(Phase::Compact { next: at.next(), run: None });
         }

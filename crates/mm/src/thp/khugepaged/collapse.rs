@@ -10,6 +10,7 @@ use memory::{
     frame::{FrameFlag, Held, Holdings, SpaceId},
     primitive,
     step::{RUN, Step, Wait},
+    tally::{Place, Test},
 };
 use units::{NodeId, Order, Pfn, Vpn};
 
@@ -126,13 +127,13 @@ impl Collapse {
             Phase::Over => unreachable!("a collapse ends once"),
             Phase::Alloc { held } => self.begin_alloc(mm, spaces, cx, held),
             Phase::SlowAlloc(alloc) => self.alloc(mm, spaces, cx, alloc),
-            Phase::Look { frame } => match self.table(mm, spaces) {
+            Phase::Look { frame } => match self.asks_table(mm, spaces, cx) {
                 Some(_) => self.later(Phase::SwapIn { frame, next: 0, swap_in: SwapIn::default() }),
                 None => Self::give_up(mm, cx, frame),
             },
             Phase::SwapIn { frame, next, swap_in } => self.swap_in(mm, spaces, cx, frame, next, swap_in),
             Phase::GiveUp { frame } => Self::give_up(mm, cx, frame),
-            Phase::Begin { frame } => match self.table(mm, spaces) {
+            Phase::Begin { frame } => match self.asks_table(mm, spaces, cx) {
                 Some(table) => {
                     let space = spaces.get_mut(self.id).expect("its lock is held");
                     space.locked_vma = Some(self.range.start);
@@ -187,6 +188,7 @@ impl Collapse {
                 return step.map(|_| Ended::NoMemory);
             }
         };
+        cx.test(Test::KhugepagedAlloc, self.node, got.is_some());
         let Some(frame) = got else {
             cx.count(Event::ThpCollapseAllocFailed, 1);
             return Step::Done(Ended::NoMemory);
@@ -199,6 +201,13 @@ impl Collapse {
     fn with_huge(&mut self, mm: &Mm, frame: Pfn) -> Step<Ended> {
         let looks = mm.memory.variant().khugepaged_swaps_in;
         self.later(if looks { Phase::Look { frame } } else { Phase::Begin { frame } })
+    }
+
+    /// The page table of the range, as a test.
+    fn asks_table(&self, mm: &Mm, spaces: &Spaces, cx: &mut Cx) -> Option<TableId> {
+        let table = self.table(mm, spaces);
+        cx.test(Test::KhugepagedRevalidate, Place::Machine, table.is_some());
+        table
     }
 
     /// The page table of the range, if it may still be collapsed (`hugepage_vma_revalidate`).
@@ -260,6 +269,7 @@ impl Collapse {
         let space = spaces.get(self.id).expect("its lock is held");
         // The whole table is checked at the first run, in one hold of its lock.
         if next == 0 && mm.survey_table(cx, space, table, false) == Found::Unsuitable {
+            cx.test(Test::KhugepagedIsolate, Place::Machine, false);
             return Self::give_up(mm, cx, frame);
         }
         let end = (next + RUN).min(HUGE_PAGES);
@@ -282,13 +292,17 @@ impl Collapse {
         }
         mm.charge_lru_moves(cx, mm.zone_position(frame), end - next);
         match end {
-            HUGE_PAGES => self.later(Phase::Copy { frame, table, next: 0 }),
+            HUGE_PAGES => {
+                cx.test(Test::KhugepagedIsolate, Place::Machine, true);
+                self.later(Phase::Copy { frame, table, next: 0 })
+            }
             next => self.later(Phase::Isolate { frame, table, next }),
         }
     }
 
     /// Abandons the collapse: every page goes back where it was.
     fn put_back(&mut self, mm: &mut Mm, cx: &mut Cx, frame: Pfn) -> Step<Ended> {
+        cx.test(Test::KhugepagedIsolate, Place::Machine, false);
         self.release_all(mm, cx);
         Self::give_up(mm, cx, frame)
     }
