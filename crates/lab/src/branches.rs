@@ -27,7 +27,7 @@ pub(crate) fn run_all(
     in_order(
         orders,
         workers,
-        |order| run(order, stop),
+        |order| why::run(&Order::Branch(Box::new(order.clone())), &order.cell.key, stop),
         |order, news| {
             match news {
                 News::Began => {
