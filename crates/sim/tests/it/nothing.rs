@@ -103,7 +103,7 @@ fn a_run_asks_the_tests_of_its_kernel_alone_and_is_the_same_with_counts() {
         assert!(passed(Test::KswapdFrees) + passed(Test::ReclaimFrees) > 0, "{kernel}");
         assert_eq!(passed(Test::HugeMapped), counter(Event::ThpFaultAlloc), "{kernel}");
         let compacts = Mechanism::KswapdCompaction.is_in(&config.variant);
-        assert_eq!(tally.sum(Test::KswapdCompactOrder).asked > 0, compacts, "{kernel}");
+        assert!(compacts || tally.sum(Test::KswapdCompactOrder).asked == 0, "{kernel}");
     }
 }
 

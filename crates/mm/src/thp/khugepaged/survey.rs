@@ -54,10 +54,10 @@ impl Survey {
         let (settings, rules) = (&mm.khugepaged.settings, mm.memory.variant());
         if pte.swap_slot().is_some() {
             self.swapped += 1;
-            return match rules.khugepaged_swaps_in {
-                false => Err(Test::KhugepagedNoSwap),
-                true => or(Test::KhugepagedSwap, self.swapped <= settings.max_ptes_swap),
-            };
+            if !rules.khugepaged_swaps_in {
+                return Err(Test::KhugepagedNoSwap);
+            }
+            return or(Test::KhugepagedSwap, self.swapped <= settings.max_ptes_swap);
         }
         if !pte.is_present() || pte.is_zero_page() {
             self.none += 1;
