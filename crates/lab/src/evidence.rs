@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Judged {
     published: Published,
-    judgement: Judgement,
+    pub(crate) judgement: Judgement,
 }
 
 impl Judged {

@@ -337,6 +337,21 @@ pub fn judged(directory: &Path, print: &Print) -> Result<String, UsageError> {
     })
 }
 
+/// The map of a result's grid, of the means for which a direction is better; none where it has no grid that can be drawn.
+pub(crate) fn of_result(shown: &show::Shown) -> Option<Sweep> {
+    let axes = match &shown.presentation.axes {
+        axes if axes.is_empty() => varying(&shown.cells),
+        axes => axes.clone(),
+    };
+    let panels: usize = axes.iter().skip(2).map(|axis| axis.values.len()).product();
+    if axes.is_empty() || panels > PANELS_MAX {
+        return None;
+    }
+    let (grid, cells) = placed(axes, &shown.cells).ok()?;
+    let report = ladder::rows(shown.report.layout, &cells, &[], |_: &Table, family| family == Family::Primary).ok()?;
+    Some(Sweep::of(&report, &grid, Gates::default()))
+}
+
 /// Settings that have several values in a result.
 fn varying(cells: &[Cell]) -> Vec<Axis> {
     let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();

@@ -1,5 +1,5 @@
 "use strict";
-// What happened to a pageblock from sample to sample, and the glyphs of the map for its legend.
+// The history of a pageblock from sample to sample, and the glyphs of the map for its legend.
 
 /** Frames in use in a cell, in words. */
 function inUse(used) {
@@ -7,7 +7,7 @@ function inUse(used) {
 }
 
 /**
- * What a map's samples show of a cell: [instant, words] for each sample that differs from the one before. Samples do not say who
+ * The changes of a cell that a map's samples show: [instant, words] for each sample that differs from the one before. Samples do not say who
  * moved pages; the scanners of compaction are named where they went over the cell meanwhile.
  */
 function historyOf(map, cell, place) {

@@ -13,7 +13,7 @@ function swatches(names, hues) {
 function spanOf(rows) {
   const sizes = rows.map((row) => Math.abs(row.change ?? 0)).sort((a, b) => a - b);
   const middle = sizes[Math.floor((sizes.length - 1) / 2)] ?? 0;
-  const limit = 1.5 * Math.max(1, Math.min(sizes[sizes.length - 1] ?? 0, Math.max(8 * middle, 5)));
+  const limit = 1.5 * Math.max(1, Math.min(sizes[sizes.length - 1] ?? 0, Math.max(8 * middle, 100)));
   // Nothing falls by more than all there was.
   const floor = rows.every((row) => row.old >= 0 && row.new >= 0) ? -100 : -Infinity;
   const ends = rows.flatMap((row) => [row.low ?? row.change ?? 0, row.high ?? row.change ?? 0]);

@@ -2,7 +2,7 @@
 // Lines by uPlot: charts over time, which share cursor, zoom and instant, and distributions.
 
 const LEFT = 52;
-const RIGHT = 8;
+const RIGHT = 16;
 
 /** The last instant of all runs on the page. */
 function endOfTime() {

@@ -292,7 +292,7 @@ class MemoryMap {
     else if (event.pointerType === "mouse") change({ blocks: [Math.min(a, b), Math.max(a, b) + this.map.group - 1] });
   }
 
-  /** What happened to the state's block. */
+  /** Shows the history of the state's block. */
   tell() {
     const cell = state.block == null ? -1 : this.places.findIndex((place) => place && this.holds(place, state.block));
     if (cell < 0) {

@@ -247,37 +247,52 @@ class Maps {
     else this.seek(state.at);
   }
 
-  /** The instant at which the lines of the two kernels are farthest apart; the first one where they never are. */
+  /** The instant at which the lines of the two kernels are farthest apart, or else their maps; the first where they never are. */
   mostUnlike() {
     const [one, other] = this.shown;
-    if (!other?.unusable || !one.unusable) return this.times[0];
-    const ends = [one, other].map((kernel) => kernel.at_us[kernel.at_us.length - 1]);
-    const apart = (us) => {
-      const [a, b] = [one, other].map((kernel) => kernel.unusable[sampleAt(kernel.at_us, us)]);
-      return us > Math.min(...ends) ? -1 : Math.abs(a - b);
+    if (!other) return this.times[0];
+    const ends = [one, other].map((kernel) => kernel.map.at_us[kernel.map.at_us.length - 1]);
+    const both = this.times.filter((us) => us <= Math.min(...ends));
+    const most = (apart) => {
+      const found = both.map((us) => [apart(us), us]).reduce((all, next) => (next[0] > all[0] ? next : all), [0, null]);
+      return found[1];
     };
-    return this.times.reduce((most, us) => (apart(us) > apart(most) ? us : most), this.times[0]);
+    const lines = (us) => {
+      const [a, b] = [one, other].map((kernel) => kernel.unusable?.[sampleAt(kernel.at_us, us)] ?? 0);
+      return Math.abs(a - b);
+    };
+    const [left, right] = [one, other].map((kernel) => this.maps.get(kernel));
+    const cells = (us) => {
+      if (left.length !== right.length) return 0;
+      const [a, b] = [left, right].map((map) => map.length * sampleAt(map.map.at_us, us));
+      let unlike = 0;
+      for (let at = 0; at < left.length; at += 1) unlike += left.bytes[a + at] !== right.bytes[b + at] ? 1 : 0;
+      return unlike;
+    };
+    return most(lines) ?? most(cells) ?? this.times[0];
   }
 
   /** Shows an instant: that of the state, or another one while the cursor is on a chart. */
-  seek(us) {
+  seek(us, isPreview = false) {
     const at = sampleAt(this.times, us);
     this.now = this.times[at];
     this.time.textContent = `${instant(this.now)} of ${instant(this.end)}`;
     this.all((map) => {
       if (map.bytes) map.show(sampleAt(map.map.at_us, this.now));
     });
-    this.count();
+    // The table of pageblocks waits for the cursor to leave: it takes longer than both maps.
+    if (!isPreview) this.count();
   }
 
   /** Follows the cursor of a chart, as long as the maps can be seen. */
   preview(us) {
     if (this.asked == null) {
       requestAnimationFrame(() => {
-        const wanted = this.asked.us ?? state.at;
+        const wanted = this.asked.us ?? state.at,
+          isPreview = this.asked.us != null;
         this.asked = null;
         const box = this.holder.getBoundingClientRect();
-        if (wanted != null && box.bottom > 0 && box.top < innerHeight) this.seek(wanted);
+        if (wanted != null && box.bottom > 0 && box.top < innerHeight) this.seek(wanted, isPreview);
       });
     }
     this.asked = { us };
@@ -454,6 +469,7 @@ function build() {
   const maps = withMaps.length ? new Maps(withMaps) : null;
   const times = maps ? maps.times : [...new Set(sampled.flatMap((kernel) => kernel.at_us))].sort((a, b) => a - b);
   const timeline = sampled.length ? new Timeline(sampled, times) : null;
+  page.append(...[changes(), sweepMap(), claims(), frontier()].filter(Boolean));
   if (maps) {
     page.append(maps.section(timeline));
     onPreview = (us) => maps.preview(us);

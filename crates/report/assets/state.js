@@ -35,7 +35,7 @@ const seconds = (us) => String(+(us / 1e6).toFixed(6));
 /** The state as it stands in a link. */
 function address() {
   const words = new URLSearchParams();
-  for (const name of ["part", "zone", "left", "right", "pair", "of", "case", "any"])
+  for (const name of ["part", "zone", "left", "right", "pair", "of", "case", "any", "row"])
     if (state[name]) words.set(name, state[name]);
   if (state.at != null) words.set("at", seconds(state.at));
   if (state.zoom) words.set("zoom", state.zoom.map(seconds).join("-"));
@@ -64,7 +64,7 @@ function recall() {
   const words = new URLSearchParams(location.hash.slice(1));
   const number = (text) => (text != null && text !== "" && Number.isFinite(Number(text)) ? Number(text) * 1e6 : null);
   const found = {};
-  for (const name of ["part", "zone", "left", "right", "pair", "of", "case", "any"]) found[name] = words.get(name) ?? "";
+  for (const name of ["part", "zone", "left", "right", "pair", "of", "case", "any", "row"]) found[name] = words.get(name) ?? "";
   found.at = number(words.get("at"));
   const ends = (words.get("zoom") ?? "").split("-").map(number);
   found.zoom = ends.length === 2 && ends[0] != null && ends[1] > ends[0] ? ends : null;

@@ -107,7 +107,7 @@ class Timeline {
     this.strip.replaceChildren(root);
   }
 
-  /** Shows what the result knows of a stall, and the command that prints its chain. */
+  /** Shows the log's entry of a stall, and the command that prints its chain. */
   open(number) {
     this.chosen = number;
     const { kernel, stall } = this.stalls[number];

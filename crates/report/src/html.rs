@@ -4,15 +4,17 @@
 //! The data is JSON in a script element of its own, with `<` written as an escape. The scripts only make text nodes of the data.
 //! The parts of the page are files under assets/; uPlot (MIT, assets/uplot/LICENSE) draws the lines over time.
 
+use std::{collections::BTreeSet, iter::successors};
+
 use serde::Serialize;
 
-use crate::series::Series;
+use crate::{compare::Sweep, frontier::FrontierRow, published::Judgement, series::Series};
 
 const PAGE: &str = include_str!("../assets/page.html");
 const STYLES: [&str; 2] = [include_str!("../assets/uplot/uPlot.min.css"), include_str!("../assets/page.css")];
 /// The licence of uPlot, which every copy of it must carry.
 const LICENCE: &str = include_str!("../assets/uplot/LICENSE");
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 11] = [
     include_str!("../assets/uplot/uPlot.iife.min.js"),
     include_str!("../assets/dom.js"),
     include_str!("../assets/state.js"),
@@ -22,6 +24,7 @@ const SCRIPTS: [&str; 10] = [
     include_str!("../assets/map.js"),
     include_str!("../assets/charts.js"),
     include_str!("../assets/timeline.js"),
+    include_str!("../assets/grids.js"),
     include_str!("../assets/page.js"),
 ];
 
@@ -46,6 +49,12 @@ pub struct Document {
     pub columns: Vec<String>,
     /// The pairs of compared columns.
     pub pairs: Vec<PairOf>,
+    /// The map of a grid of settings; none of a result that has none.
+    pub sweep: Option<Sweep>,
+    /// The claims of the published series whose tables the results make.
+    pub claims: Option<Judgement>,
+    /// The ways in which guests give memory back.
+    pub frontier: Vec<FrontierRow>,
     /// The runs that are shown over time.
     pub kernels: Vec<Kernel>,
     /// Distributions of samples.
@@ -73,6 +82,8 @@ pub struct PairOf {
     pub runs: (usize, usize),
     /// The rows with the largest changes.
     pub rows: Vec<Changed>,
+    /// All rows for which a direction is better, in the order of the tables; empty where the page compares one pair of columns.
+    pub all: Vec<Changed>,
 }
 
 /// A row and how it has changed, in per cent.
@@ -222,8 +233,8 @@ pub struct Cause {
 
 /// Most points of a curve: the first half has evenly spaced ranks, the second half comes nearer and nearer to the last rank.
 const POINTS: usize = 160;
-/// Shares of the marks of a curve.
-pub const MARKS: [f64; 3] = [0.5, 0.99, 0.999];
+/// Shares of the marks of a curve, in thousandths.
+pub const MARKS: [usize; 3] = [500, 990, 999];
 
 impl Curve {
     /// The distribution of `samples`; if there are more than [`POINTS`], the curve has some ranks, most of them in the tail.
@@ -231,13 +242,12 @@ impl Curve {
         samples.sort_by(f64::total_cmp);
         let count = samples.len();
         let points = ranks(count).into_iter().map(|at| (samples[at], (at + 1) as f64 / count as f64)).collect();
-        let mark = |share: f64| {
-            // Of fewer samples this would be the largest sample by another name.
-            let is_enough = share * (count as f64) <= count as f64 - 1.0;
-            is_enough.then(|| samples[((share * count as f64).ceil() as usize).clamp(1, count) - 1])
+        let mark = |thousandths: usize| {
+            let rank = (thousandths * count).div_ceil(1000);
+            // The last rank is the largest sample, which has a name of its own.
+            (0 < rank && rank < count).then(|| samples[rank - 1])
         };
-        let marks = MARKS.map(mark);
-        Self { kernel, count, points, marks }
+        Self { kernel, count, points, marks: MARKS.map(mark) }
     }
 }
 
@@ -248,10 +258,10 @@ fn ranks(count: usize) -> Vec<usize> {
     }
     let half = POINTS / 2;
     let even = (0..half).map(|step| step * (count - 1) / half);
-    // Distances from the last rank fall by one factor from step to step.
-    let distance = |step: usize| libm::pow(count as f64, 1.0 - step as f64 / (half - 1) as f64) - 1.0;
-    let tail = (0..half).map(|step| count - 1 - distance(step) as usize);
-    even.chain(tail).collect::<std::collections::BTreeSet<usize>>().into_iter().collect()
+    // Distances from the last rank: one by one at first, then by an eighth more each time.
+    let distances = successors(Some(0), |distance| Some(distance + 1 + distance / 8));
+    let tail = distances.take_while(|distance| *distance < count).take(half).map(|distance| count - 1 - distance);
+    even.chain(tail).collect::<BTreeSet<usize>>().into_iter().collect()
 }
 
 /// The HTML page of a document.
@@ -347,7 +357,7 @@ mod tests {
         assert_eq!(curve.count, 1000);
         assert!(curve.points.len() <= POINTS && curve.points.is_sorted_by(|a, b| a.1 < b.1));
         assert_eq!((curve.points[0], *curve.points.last().unwrap()), ((0.0, 0.001), (999.0, 1.0)));
-        assert_eq!(curve.points.iter().filter(|(_, share)| *share > 0.99).count(), 10, "the tail is whole");
+        assert_eq!(curve.points.iter().filter(|(_, share)| *share > 0.991).count(), 9, "the end of the tail is whole");
         assert_eq!(curve.marks, [Some(499.0), Some(989.0), Some(998.0)]);
         let few = Curve::of(String::new(), (0..99).map(f64::from).collect());
         assert_eq!(few.marks, [Some(49.0), None, None], "99 samples have no p99");

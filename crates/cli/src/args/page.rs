@@ -7,10 +7,11 @@ use lab::{plan::Seeds, show::PageWanted};
 
 /// Write results as one page of HTML: to look at, to mail, to show
 ///
-/// On top a sentence about all rows and the rows that changed most, as `pagelab compare` says them: with 95 % intervals where
-/// both sides have several runs. Below maps of physical memory of two kernels side by side, with a chart of the unusable free
-/// index that is their place in time, then distributions of latencies, counters over time, and time by cause. The file needs no
-/// network and nothing beside it.
+/// On top a title in words, three sentences about all rows and the rows that changed most, as `pagelab compare` says them: with
+/// 95 % intervals where both sides have several runs. Of three columns and more, all changes in one table; of a grid of settings
+/// its map; of a published series its claims; of guests their frontier. Below maps of physical memory of two kernels side by
+/// side, with a chart of the unusable free index that is their place in time, then distributions of latencies, counters over
+/// time, and time by cause. The file needs no network and nothing beside it.
 ///
 /// Maps and counters over time are of one run of each kernel: the median of the seeds by the first metric.
 #[derive(Debug, Args)]

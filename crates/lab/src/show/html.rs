@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use report::{
-    Cell, Column, SamplesOf,
+    Cell, Column, Judgement, SamplesOf,
     compare::{Compared, Comparison, Family, Gates, Tested},
     html::{self, Cause, Causes, Changed, Curve, Distribution, Document, Kernel, Map, MapBand, PairOf, Stall},
     map::{BlockMap, unusable},
@@ -20,8 +20,10 @@ use super::{
     shown::{Shown, read, strange},
 };
 use crate::{
+    evidence,
     source::unknown,
     suggest::{command, path},
+    sweep,
     usage::UsageError,
     why::is_of_thread,
 };
@@ -82,6 +84,9 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     let of = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
     let lacks: Vec<How> = how.into_iter().chain(commands::lacks(&kernels, &wanted.results, &shown)).collect();
     let others = commands::others(wanted, &case, &columns, &cells, KERNELS_MAX);
+    if let [alone] = &mut pairs[..] {
+        alone.all.clear();
+    }
     pairs.iter_mut().for_each(|pair| pair.which = headline::which(pair, &titles, &of(machines.clone())));
     let document = Document {
         name: headline::name(&pairs, &of(experiments.clone())),
@@ -94,12 +99,23 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
         columns: all.iter().map(|column| name_of(column, &all)).collect(),
         pairs,
         missing: lacks.iter().cloned().chain(others).collect(),
+        sweep: if let [alone] = &shown[..] { sweep::of_result(alone) } else { None },
+        claims: claims(wanted, &shown),
+        frontier: report::frontier(&cells),
         kernels,
         ecdf: distributions(&cells, &all),
         causes: causes(&cells, &all),
     };
     let lacks = lacks.iter().map(|(what, command)| format!("{what} {command}").trim_end().to_owned()).collect();
     Ok(Shows { html: html::page(&document), lacks })
+}
+
+/// The claims of the series that the first result keeps, judged by all results; none where they cannot be judged.
+fn claims(wanted: &PageWanted, shown: &[Shown]) -> Option<Judgement> {
+    shown.first()?.published.as_ref()?;
+    let series = evidence::series_of(&wanted.results[0], None).ok()?;
+    let judged = evidence::judged(series, &wanted.results, wanted.seeds).ok()?;
+    Some(judged.judgement).filter(|judgement| judgement.is_reached().is_some())
 }
 
 /// All columns, in the order of their first cells.
@@ -381,6 +397,7 @@ fn pair_of(comparison: &Comparison, columns: (&str, &str), (old, new): (String, 
     let rows: Vec<&Compared> = comparison.rows.iter().filter(is_of).collect();
     let is_alone = rows.iter().all(|row| row.experiment == rows[0].experiment);
     let name = |row: &Compared| if is_alone { row.label() } else { format!("{}: {}", row.experiment, row.label()) };
+    let all = rows.iter().map(|row| changed(row, name(row))).collect();
     let mut changed: Vec<(&Compared, Changed)> = rows.iter().map(|row| (*row, changed(row, name(row)))).collect();
     let size = |change: &Changed| change.change.map_or(f64::MAX, f64::abs);
     changed.sort_by(|(a, x), (b, y)| {
@@ -392,7 +409,7 @@ fn pair_of(comparison: &Comparison, columns: (&str, &str), (old, new): (String, 
     let rows = changed.into_iter().take(ROWS).zip(1..);
     // Two names may have the same letters, and links have to tell them apart.
     let rows = rows.map(|((_, changed), number)| Changed { id: format!("{}-{number}", changed.id), ..changed });
-    Some(PairOf { old, new, verdict, which: String::new(), largest, runs, rows: rows.collect() })
+    Some(PairOf { old, new, verdict, which: String::new(), largest, runs, rows: rows.collect(), all })
 }
 
 /// The change of a row in per cent, as tables have it.
