@@ -113,7 +113,8 @@ Examples:
               conflicts_with = "causes")]
         series: Option<Vec<String>>,
         /// Instead of the tables the N longest operations of each simulated run that left the allocator's fast path or slept,
-        /// with where their time went, and how many there were of each kind. Results hold the 1,024 longest of each kind and order
+        /// with where their time went, and how many there were of each kind. Results hold the 1,024 longest
+        /// of each kind and order
         #[arg(long, value_name = "N", conflicts_with_all = ["causes", "series"],
               value_parser = clap::value_parser!(u16).range(1..=4096))]
         stalls: Option<u16>,

@@ -199,7 +199,10 @@ fn why(args: &args::Why) -> anyhow::Result<ExitCode> {
             WhyFormat::Text => {
                 lab::show::between::text(&between) + &parting.as_ref().map(lab::why::parting::text).unwrap_or_default()
             }
-            WhyFormat::Json => lab::show::between::json(&between, parting.as_ref()),
+            WhyFormat::Json => match &parting {
+                None => lab::show::between::json(&between),
+                Some(parting) => lab::why::parting::json(&between, parting),
+            },
         });
     }
     let stop = Arc::new(AtomicBool::new(false));

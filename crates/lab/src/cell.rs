@@ -30,7 +30,7 @@ use crate::{
     footprint,
     machine::Machine,
     metrics,
-    order::{CellOrder, Facts, Order, Prefix, Simulated, Story, Tests, WhyOrder},
+    order::{BranchOrder, Branched, CellOrder, Facts, Order, Prefix, Simulated, Story, Tests, WhyOrder},
     over_time,
     plan::Every,
     provenance,
@@ -71,7 +71,7 @@ pub fn work(order: &[u8]) -> Result<String, Problem> {
     match serde_json::from_slice(order).map_err(|error| format!("the order is malformed: {}", brief(error)))? {
         Order::Cell(order) => work_on_cell(order),
         Order::Why(order) => why(&order),
-        Order::Branch(order) => branch::work(*order),
+        Order::Branch(order) => branch(&order),
         Order::Nothing(cell) => nothing(&cell),
         Order::Probe { seconds } => Ok(calibrate::probe_as_worker(seconds)?),
     }
@@ -131,6 +131,24 @@ fn nothing(cell: &CellOrder) -> Result<String, Problem> {
         counts: trial.counts,
     };
     Ok(serde_json::to_string(&tests).expect("counts serialise"))
+}
+
+/// A simulated cell that leaves its path, to its end or to its symptom.
+fn branch(order: &BranchOrder) -> Result<String, Problem> {
+    let what = order.cell.simulated.as_ref().ok_or_else(|| "only simulated cells run again".to_owned())?;
+    let mut trial = Trial { branch: branch::of(order)?, ..Trial::default() };
+    let found = simulated(&workload::of_key(&order.cell.key)?, &order.cell, what, &mut trial);
+    let branched = if let Some(sim::Decided { is_met, hashes, left }) = trial.decided {
+        let left_ps = left.map(|left| left.0);
+        Branched { hashes, is_met: Some(is_met), left_ps, window: Vec::new(), found: None }
+    } else {
+        let found = found?;
+        // The run has ended without the fault: the symptom has not shown.
+        let is_met = order.symptom.map(|_| false);
+        let found = Some((found.measured, found.series));
+        Branched { hashes: trial.hashes, is_met, left_ps: None, window: trial.window, found }
+    };
+    Ok(serde_json::to_string(&branched).expect("a branch serialises"))
 }
 
 fn line(record: &Record) -> String {

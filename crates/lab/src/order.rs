@@ -121,7 +121,7 @@ pub struct Branched {
     pub left_ps: Option<u64>,
     /// Facts of all tasks between two instants, if they were wanted.
     pub window: Vec<Told>,
-    /// What the branch measured, and its samples; none if it was ended at its symptom.
+    /// The measured numbers and the samples of the branch; none if it was ended at its symptom.
     pub found: Option<(Measured, Option<Series>)>,
 }
 

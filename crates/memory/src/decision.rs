@@ -6,8 +6,6 @@
 use serde::{Deserialize, Serialize};
 use units::Time;
 
-use crate::fact::{Fact, Kswapd, Told};
-
 /// A decision that can be taken otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,28 +26,6 @@ pub enum Decision {
     Sleep,
 }
 
-impl Decision {
-    /// The decision that a fact tells of, and its instant; none if there is nothing that could be otherwise.
-    pub fn of(told: &Told) -> Option<(Self, Time)> {
-        let decision = match &told.fact {
-            Fact::WakeupKswapd { kswapd: Kswapd::Woken, .. } => Self::WakeKswapd,
-            Fact::DeferCompaction { .. } => Self::Defer,
-            Fact::CompactionDeferred { .. } => Self::Deferred,
-            Fact::CompactionBegin { .. } => Self::Compact,
-            Fact::ReclaimBegin { .. } => Self::Reclaim,
-            Fact::Waited { cause, since, .. } => {
-                return match cause.as_str() {
-                    "run queue" => Some((Self::Preempt, *since)),
-                    "disk" | "swap" | "throttle" => Some((Self::Sleep, *since)),
-                    _ => None,
-                };
-            }
-            _ => return None,
-        };
-        Some((decision, told.at))
-    }
-}
-
 /// A decision of an earlier run of the same cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Otherwise {
@@ -59,31 +35,4 @@ pub struct Otherwise {
     pub by: u32,
     /// The decision.
     pub decision: Decision,
-}
-
-#[cfg(test)]
-mod tests {
-    use rules::zone::ZoneKind;
-    use units::{NodeId, Order};
-
-    use super::*;
-    use crate::fact::{Compaction, ZoneName};
-
-    #[test]
-    fn a_fact_tells_of_the_decision_that_can_be_otherwise() {
-        let told = |fact| Told { at: Time(7), by: 1, fact };
-        let zone = ZoneName { node: NodeId(0), kind: ZoneKind::Normal };
-        let begin = told(Fact::CompactionBegin { zone, order: Some(Order::HUGE), sync: true });
-        assert_eq!(Decision::of(&begin), Some((Decision::Compact, Time(7))));
-        let (result, migrate_scanned, free_scanned, moved, failed) = (Compaction::Complete, 0, 0, 0, 0);
-        let end = told(Fact::CompactionEnd { zone, result, migrate_scanned, free_scanned, moved, failed });
-        assert_eq!(Decision::of(&end), None, "an end follows from what was found");
-        let waited = |cause: &str| told(Fact::Waited { cause: cause.to_owned(), since: Time(3), behind: None });
-        assert_eq!(Decision::of(&waited("run queue")), Some((Decision::Preempt, Time(3))));
-        assert_eq!(Decision::of(&waited("disk")), Some((Decision::Sleep, Time(3))));
-        assert_eq!(Decision::of(&waited("mmap lock")), None);
-        let kswapd = |kswapd| told(Fact::WakeupKswapd { node: NodeId(0), order: Order::BASE, kswapd });
-        assert_eq!(Decision::of(&kswapd(Kswapd::Woken)), Some((Decision::WakeKswapd, Time(7))));
-        assert_eq!(Decision::of(&kswapd(Kswapd::Awake)), None);
-    }
 }

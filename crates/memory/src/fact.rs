@@ -27,6 +27,28 @@ pub struct Told {
     pub fact: Fact,
 }
 
+impl Told {
+    /// The decision that the fact tells of, and its instant; none if there is nothing that could be otherwise.
+    pub fn decision(&self) -> Option<(Decision, Time)> {
+        let decision = match &self.fact {
+            Fact::WakeupKswapd { kswapd: Kswapd::Woken, .. } => Decision::WakeKswapd,
+            Fact::DeferCompaction { .. } => Decision::Defer,
+            Fact::CompactionDeferred { .. } => Decision::Deferred,
+            Fact::CompactionBegin { .. } => Decision::Compact,
+            Fact::ReclaimBegin { .. } => Decision::Reclaim,
+            Fact::Waited { cause, since, .. } => {
+                return match cause.as_str() {
+                    "run queue" => Some((Decision::Preempt, *since)),
+                    "disk" | "swap" | "throttle" => Some((Decision::Sleep, *since)),
+                    _ => None,
+                };
+            }
+            _ => return None,
+        };
+        Some((decision, self.at))
+    }
+}
+
 /// A zone of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ZoneName {
@@ -278,5 +300,28 @@ impl Facts {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.told.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_tells_of_the_decision_that_can_be_otherwise() {
+        let told = |fact| Told { at: Time(7), by: 1, fact };
+        let zone = ZoneName { node: NodeId(0), kind: ZoneKind::Normal };
+        let begin = told(Fact::CompactionBegin { zone, order: Some(Order::HUGE), sync: true });
+        assert_eq!(begin.decision(), Some((Decision::Compact, Time(7))));
+        let (result, migrate_scanned, free_scanned, moved, failed) = (Compaction::Complete, 0, 0, 0, 0);
+        let end = told(Fact::CompactionEnd { zone, result, migrate_scanned, free_scanned, moved, failed });
+        assert_eq!(end.decision(), None, "an end follows from what was found");
+        let waited = |cause: &str| told(Fact::Waited { cause: cause.to_owned(), since: Time(3), behind: None });
+        assert_eq!(waited("run queue").decision(), Some((Decision::Preempt, Time(3))));
+        assert_eq!(waited("disk").decision(), Some((Decision::Sleep, Time(3))));
+        assert_eq!(waited("mmap lock").decision(), None);
+        let kswapd = |kswapd| told(Fact::WakeupKswapd { node: NodeId(0), order: Order::BASE, kswapd });
+        assert_eq!(kswapd(Kswapd::Woken).decision(), Some((Decision::WakeKswapd, Time(7))));
+        assert_eq!(kswapd(Kswapd::Awake).decision(), None);
     }
 }

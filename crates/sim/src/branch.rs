@@ -29,7 +29,7 @@ pub enum Change {
     Nothing,
     /// The kernel has these rules from now on.
     Rules(Box<Variant>),
-    /// What follows is drawn from this seed: the phase of timer ticks, and up to seven interrupts on each CPU.
+    /// From now on these are drawn from this seed: the phase of timer ticks, and up to seven interrupts on each CPU.
     Draws(u64),
 }
 
@@ -48,7 +48,7 @@ pub struct Symptom {
     pub from: Time,
 }
 
-/// What became of a branch with a symptom.
+/// The end of a branch at its symptom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// Whether the symptom has shown.

@@ -20,7 +20,7 @@ pub(crate) struct Trial {
     pub(crate) hashes: Vec<String>,
     /// Facts between two instants of the branch.
     pub(crate) window: Vec<memory::fact::Told>,
-    /// What became of the branch's symptom, if it is known before the end.
+    /// The end of a branch at its symptom.
     pub(crate) decided: Option<sim::Decided>,
     /// Whether the tests of all mechanisms are counted.
     pub(crate) tests: bool,

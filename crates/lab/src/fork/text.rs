@@ -52,9 +52,9 @@ fn table(rows: &[Row], seeds: usize) -> Vec<String> {
         "One seed: no interval. Results with more seeds (--seeds 8) have them.".to_owned()
     } else {
         format!(
-            "paired: half of the 95 % interval of the change, seeds as pairs. times: by how much the interval is wider if they are no \
-             pairs. pairs: for how long it stays {NARROWER} times as wide, after the instant. Metrics are of the whole run, counters \
-             from the instant on."
+            "paired: half of the 95 % interval of the change, seeds as pairs. times: by how much the interval is \
+             wider if they are no pairs. pairs: for how long it stays {NARROWER} times as wide, after the instant. \
+             Metrics are of the whole run, counters from the instant on."
         )
     };
     lines.extend(fold(&foot, WIDTH));

@@ -10,10 +10,8 @@ use report::{
     compare::{Between, between_text},
 };
 
-use serde::Serialize;
-
 use super::shown::{Shown, read};
-use crate::{source::unknown, usage::UsageError, why::parting::Parting};
+use crate::{source::unknown, usage::UsageError};
 
 /// A question about two columns of a result.
 #[derive(Clone, Debug)]
@@ -31,16 +29,9 @@ pub fn text(between: &Between) -> String {
     between_text(between)
 }
 
-/// The answer as JSON, with where the runs part as `parting` if that was asked for.
-pub fn json(between: &Between, parting: Option<&Parting>) -> String {
-    #[derive(Serialize)]
-    struct Answer<'a> {
-        #[serde(flatten)]
-        between: &'a Between,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        parting: Option<&'a Parting>,
-    }
-    serde_json::to_string_pretty(&Answer { between, parting }).expect("fields serialise") + "\n"
+/// The answer as JSON.
+pub fn json(between: &Between) -> String {
+    serde_json::to_string_pretty(between).expect("fields serialise") + "\n"
 }
 
 /// Explains the difference of two columns in a row.

@@ -1,12 +1,13 @@
 //! Where two columns of a result part: the first instant at which their runs differ, and what each decided then.
 //!
-//! Both cells run again from their seed, with the run hash at 64 instants. Between the last instant at which the hashes agree and
-//! the next one they run again with 64 others, until the instants are closer than a microsecond; then once more for the facts.
+//! Both cells run again from their seed, with the run hash at 64 instants. From the last instant at which the hashes agree to
+//! the instant behind it they run again with 64 others, until the instants are closer than a microsecond; then once more for
+//! the facts.
 
 use std::sync::atomic::AtomicBool;
 
 use memory::fact::Told;
-use report::{Cell, Record, WIDTH, short::text::fold};
+use report::{Cell, Record, WIDTH, compare::Between, short::text::fold};
 use serde::Serialize;
 use units::Time;
 
@@ -119,6 +120,17 @@ fn pass(
         window,
     };
     run_all(&[branch(&orders[0]), branch(&orders[1])], stop, progress)
+}
+
+/// The answer about two columns as JSON, with where their runs part as `parting`.
+pub fn json(between: &Between, parting: &Parting) -> String {
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        #[serde(flatten)]
+        between: &'a Between,
+        parting: &'a Parting,
+    }
+    serde_json::to_string_pretty(&Answer { between, parting }).expect("fields serialise") + "\n"
 }
 
 /// A parting as text of 80 columns.

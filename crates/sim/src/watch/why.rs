@@ -196,7 +196,7 @@ impl Why {
         self.see(&told);
     }
 
-    /// What was observed.
+    /// All that was observed.
     pub(crate) fn finish(self) -> Observed {
         let tests = self.facts.tally.counts();
         let mut all: Vec<_> = self.watched.into_values().flatten().collect();

@@ -1,9 +1,6 @@
 //! Branches: a run is the same up to the instant at which it leaves its path, and ends at its symptom.
 
-use memory::{
-    decision::{Decision, Otherwise},
-    fact::Told,
-};
+use memory::{decision::Otherwise, fact::Told};
 use rules::variant::{self, Variant};
 use sim::{Branch, Change, Decided, Extra, Finish, NoResult, Options, SlowOperation, Symptom, try_simulate_from};
 use units::{Picos, Time, Vpn};
@@ -105,7 +102,7 @@ fn a_decision_is_taken_otherwise() {
     let all: Vec<Told> = extra.why.into_iter().flat_map(|story| story.facts).collect();
     let mut tried = Vec::new();
     for told in &all {
-        let Some((decision, at)) = Decision::of(told) else { continue };
+        let Some((decision, at)) = told.decision() else { continue };
         if tried.contains(&decision) {
             continue;
         }
