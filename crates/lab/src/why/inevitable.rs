@@ -1,8 +1,8 @@
 //! When a stall became inevitable: branches from instants before it, with other draws.
 //!
 //! A branch is the run up to an instant. From there on what a kernel cannot know is drawn anew ([`sim::Change::Draws`]). It ends
-//! when it is known whether the symptom shows: the task's fault on the same pages takes more than half of the stall's time. Of the
-//! decisions that the stall's facts tell, the one is sought without which the stall is gone; branches behind it, with and
+//! when it is known whether the symptom shows: the task's fault on the same pages takes more than half of the stall's time. Of
+//! the decisions that the stall's facts tell, the one is sought without which the stall is gone; branches behind it, with and
 //! without it, say how much hangs on it.
 
 use std::{cmp::Reverse, sync::atomic::AtomicBool};
