@@ -20,7 +20,8 @@ pub enum Decision {
     Compact,
     /// Direct reclaim begins. Otherwise: nothing is reclaimed.
     Reclaim,
-    /// A task leaves its CPU to another one that waits. Otherwise: the task runs on to the next tick.
+    /// A task leaves its CPU to another one that waits. Otherwise: the task runs on to the next tick. A task that waits for a CPU
+    /// since it was woken has decided nothing.
     Preempt,
     /// A task sleeps until a device answers or time has passed. Otherwise: the task goes on at once.
     Sleep,
