@@ -297,7 +297,7 @@ impl Drop for Files {
 fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &mut Trial) -> Result<Found, Failure> {
     host::volunteer_for_oom();
     if let Workload::Guests(params) = workload {
-        return guests::run(workload, params, order, what);
+        return guests::run(workload, params, (order, what), trial);
     }
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &linux::setting::names()).map_err(|error| error.to_string())?;

@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn entries_refer_to_names() {
-        let (fault, kswapd) = (What { name: "fault", node: None }, What { name: "kswapd", node: Some(NodeId(0)) });
+        let (fault, kswapd) =
+            (What { name: "fault", node: None, guest: 0 }, What { name: "kswapd", node: Some(NodeId(0)), guest: 0 });
         let operation = |what, causes: &[(Cause, u64)]| {
             let mut spent = Spent::default();
             for (cause, picos) in causes {

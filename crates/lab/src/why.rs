@@ -7,6 +7,7 @@
 mod chain;
 mod explained;
 pub mod inevitable;
+mod kinds;
 pub mod nothing;
 pub(crate) mod numbers;
 pub mod parting;

@@ -20,6 +20,7 @@ use crate::{
     Memory,
     cost::{Cause, Work},
     cx::Cx,
+    fact::Fact,
     primitive,
 };
 
@@ -107,6 +108,27 @@ impl Memory {
         self.access_through_host(cx, to, order);
         self.frames.copy_contents(from, to, order);
         self.move_bytes(cx, Work::CopyFrame, &[from, to], order);
+        let price = cx.price(Work::CopyFrame);
+        cx.detail(|| {
+            let [from, to] = [from, to].map(|pfn| self.node_of(pfn));
+            let pages = u64::from(order.frames());
+            Fact::Copied { from, to, distance: self.distance(from, to), pages, took: Picos(price.0 * pages) }
+        });
+    }
+
+    /// Clears a frame for a kernel thread that collapses a range, and tells of it.
+    pub fn clear_hole(&mut self, cx: &mut Cx<'_>, frame: Pfn) {
+        self.clear(cx, frame, Order::BASE);
+        let (cpu, took) = (cx.cpu(), cx.price(Work::ClearFrame));
+        cx.detail(|| {
+            let (node, here) = (self.node_of(frame), self.node_of_cpu(cpu));
+            Fact::Cleared { node, here, distance: self.distance(here, node), pages: 1, took }
+        });
+    }
+
+    /// The distance of two nodes.
+    pub fn distance(&self, from: NodeId, to: NodeId) -> u32 {
+        self.distances(from)[self.nodes.place(to)]
     }
 
     /// Clears frames for a guest, as its host; `frame` is one of them.
@@ -174,7 +196,11 @@ impl Memory {
                     Work::ClearFrame => memory.clear(start, order.frames()),
                     _ => memory.transfer(start, order.frames()),
                 };
+                let (before, pages) = (cx.now(), order.frames().into());
                 cx.wait(done, Cause::Bandwidth);
+                if done > before {
+                    cx.detail(|| Fact::MemoryBusy { node, pages, waits: done.since(before) });
+                }
             }
         }
     }

@@ -457,6 +457,12 @@ impl<'a> Meter<'a> {
         Charging(std::mem::replace(&mut self.charged, &TO_ONE[cause as usize]))
     }
 
+    /// The cause that an operation is charged to in the present scope.
+    #[inline]
+    pub(crate) fn charges(&self, work: Work) -> Cause {
+        self.charged[work as usize]
+    }
+
     /// Returns to the causes charged before [`Self::charge_to`].
     #[inline]
     pub(crate) fn charge_again(&mut self, outer: Charging) {

@@ -110,6 +110,19 @@ impl<'a> Cx<'a> {
         self.facts.as_ref().is_some_and(|facts| facts.decides_otherwise(now, by, decision))
     }
 
+    /// Records a fact of this step, if an observer wants details of its operation.
+    #[inline]
+    pub fn detail(&mut self, fact: impl FnOnce() -> Fact) {
+        if self.facts.is_some() && self.wants_details() {
+            self.record(fact());
+        }
+    }
+
+    #[cold]
+    fn wants_details(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.is_detailed())
+    }
+
     #[cold]
     fn record(&mut self, fact: Fact) {
         let (now, by) = (self.now(), self.control.0);

@@ -4,13 +4,16 @@
 //! Facts are recorded where a decision is made, and only while an observer has lent a step its list (`Cx::tell_facts`).
 //! Otherwise the place pays one branch, and nothing is made. No mechanism reads a fact.
 
+mod reasons;
+
 use rules::{
     gfp::{Mark, Mobility},
     zone::ZoneKind,
 };
 use serde::{Deserialize, Serialize};
-use units::{CpuId, NodeId, Order, Time};
+use units::{CpuId, NodeId, Order, Picos, Time};
 
+pub use self::reasons::{Collapsed, Device, HintVerdict, Settled, Throttle};
 use crate::{
     decision::{Decision, Otherwise},
     tally::{Place, Tally},
@@ -23,6 +26,9 @@ pub struct Told {
     pub at: Time,
     /// The number of the control: of a task, its own.
     pub by: u32,
+    /// The number of the kernel: 0 is the only one or the host, 1 the first guest.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub kernel: u16,
     /// The fact.
     pub fact: Fact,
 }
@@ -47,6 +53,11 @@ impl Told {
         };
         Some((decision, self.at))
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_first(kernel: &u16) -> bool {
+    *kernel == 0
 }
 
 /// A zone of a node.
@@ -257,6 +268,8 @@ pub enum Fact {
         lock: String,
         /// The CPU that held the lock last.
         holder: CpuId,
+        /// The task that ran on that CPU at the end of the hold.
+        by: Option<String>,
         /// The end of the wait.
         until: Time,
     },
@@ -269,12 +282,191 @@ pub enum Fact {
         /// The task that had the CPU, or holds the lock.
         behind: Option<String>,
     },
+    /// A request is sent to a device.
+    Sent {
+        /// The device.
+        device: Device,
+        /// Whether the device writes.
+        is_write: bool,
+        /// Pages of the request.
+        pages: u64,
+        /// The end of the request.
+        done: Time,
+        /// The earlier end of the request that these pages have joined.
+        joins: Option<Time>,
+        /// The time that sending it takes.
+        took: Picos,
+    },
+    /// A task begins to wait for a device.
+    DeviceWait {
+        /// The device.
+        device: Device,
+        /// The request that ends then: whether it writes, and the task that has sent it. None: the device has none, and the
+        /// wait is a pause until memory is there.
+        request: Option<(bool, String)>,
+        /// Pages of reads that end before that.
+        reads: u64,
+        /// Pages of writes that end before that.
+        writes: u64,
+        /// The task that has sent most of these pages.
+        most: Option<String>,
+        /// The end of the wait.
+        until: Time,
+    },
+    /// A task is held back.
+    Throttled {
+        /// The reason.
+        by: Throttle,
+        /// Pages that there are, in the sense of the reason.
+        has: u64,
+        /// The limit that they are held against.
+        limit: u64,
+        /// The latest end of the pause.
+        until: Time,
+    },
+    /// Other CPUs are interrupted to flush their TLBs.
+    Shootdown {
+        /// Number of interrupted CPUs.
+        cpus: u32,
+        /// Number of such interrupts in a row.
+        times: u64,
+        /// Pages that are flushed one by one; 0 is the whole TLB.
+        pages: u64,
+        /// The cause that is charged: the mechanism that asks for the flush, where it is one with a cause of its own.
+        cause: String,
+        /// The time that the sender waits.
+        took: Picos,
+    },
+    /// The CPU does the flushes that other CPUs have asked for.
+    Interrupted {
+        /// Number of interrupts.
+        times: u64,
+        /// Pages that are flushed one by one.
+        pages: u64,
+        /// Interrupts that flush the whole TLB.
+        whole: u64,
+        /// The time of the interrupts and of the flushes.
+        took: Picos,
+    },
+    /// Pages were cleared.
+    Cleared {
+        /// The node of the page.
+        node: NodeId,
+        /// The node of the CPU.
+        here: NodeId,
+        /// Their distance; 10 is none.
+        distance: u32,
+        /// Base pages.
+        pages: u64,
+        /// The time, without waits for the memory's bandwidth.
+        took: Picos,
+    },
+    /// Pages were copied.
+    Copied {
+        /// The node that is read.
+        from: NodeId,
+        /// The node that is written.
+        to: NodeId,
+        /// Their distance; 10 is none.
+        distance: u32,
+        /// Base pages.
+        pages: u64,
+        /// The time, without waits for the memory's bandwidth.
+        took: Picos,
+    },
+    /// The CPU waits for a node's memory, which others use too.
+    MemoryBusy {
+        /// The node.
+        node: NodeId,
+        /// Base pages that are read or written.
+        pages: u64,
+        /// The time beyond that of a CPU alone.
+        waits: Picos,
+    },
+    /// A NUMA hinting fault on a page (`numa_hint_faults`).
+    HintFault {
+        /// The node of the page.
+        node: NodeId,
+        /// The node of the CPU.
+        here: NodeId,
+        /// Base pages of the folio.
+        pages: u64,
+        /// The decision (`mpol_misplaced`).
+        hinted: HintVerdict,
+    },
+    /// The move of a misplaced page has ended (`migrate_misplaced_page`).
+    HintMove {
+        /// The wanted node.
+        to: NodeId,
+        /// The result.
+        settled: Settled,
+    },
+    /// Khugepaged has tried to collapse a range (`mm_collapse_huge_page`).
+    Collapse {
+        /// The node of the huge page.
+        node: NodeId,
+        /// The result.
+        result: Collapsed,
+    },
+    /// Kswapd has ended a pass over its node, or over one of its zones.
+    KswapdPass {
+        /// The node.
+        node: NodeId,
+        /// The zone; none: the whole node.
+        zone: Option<ZoneKind>,
+        /// The order that is wanted.
+        order: Order,
+        /// The priority, from 12 down to 1.
+        priority: u8,
+        /// Pages that were looked at.
+        scanned: u64,
+        /// Pages that were reclaimed.
+        reclaimed: u64,
+    },
+    /// Kcompactd begins to work (`mm_compaction_kcompactd_wake`).
+    KcompactdWork {
+        /// The node.
+        node: NodeId,
+        /// The wanted order; none: the score of the node is to be lowered.
+        order: Option<Order>,
+    },
+}
+
+impl Fact {
+    /// Adds a fact that directly follows this one, if together they are one fact with larger numbers.
+    pub fn absorb(&mut self, next: &Self) -> bool {
+        match (self, next) {
+            (
+                Self::Copied { from, to, pages, took, .. },
+                Self::Copied { from: from2, to: to2, pages: more, took: longer, .. },
+            ) if (*from, *to) == (*from2, *to2) => (*pages, *took) = (*pages + more, *took + *longer),
+            (
+                Self::Cleared { node, here, pages, took, .. },
+                Self::Cleared { node: node2, here: here2, pages: more, took: longer, .. },
+            ) if (*node, *here) == (*node2, *here2) => (*pages, *took) = (*pages + more, *took + *longer),
+            (Self::MemoryBusy { node, pages, waits }, Self::MemoryBusy { node: node2, pages: more, waits: longer })
+                if node == node2 =>
+            {
+                (*pages, *waits) = (*pages + more, *waits + *longer);
+            }
+            (
+                Self::Shootdown { cpus, times, pages, cause, took },
+                Self::Shootdown { cpus: cpus2, times: again, pages: more, cause: cause2, took: longer },
+            ) if (*cpus, &*cause, *pages == 0) == (*cpus2, cause2, *more == 0) => {
+                (*times, *pages, *took) = (*times + again, *pages + more, *took + *longer);
+            }
+            _ => return false,
+        }
+        true
+    }
 }
 
 /// The facts of steps, until their observer takes them, and the counts of the tests that steps have asked.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     told: Vec<Told>,
+    kernel: u16,
+    is_detailed: bool,
     /// The decision that is taken otherwise, if there is one.
     pub otherwise: Option<Otherwise>,
     /// How often each test was asked, and failed.
@@ -282,9 +474,22 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Begins a step of a kernel. `is_detailed`: facts are wanted that only the step's own operation is explained by.
+    pub fn begin(&mut self, kernel: u16, is_detailed: bool) {
+        (self.kernel, self.is_detailed) = (kernel, is_detailed);
+    }
+
+    /// Whether details are wanted.
+    pub fn is_detailed(&self) -> bool {
+        self.is_detailed
+    }
+
     /// Records a fact.
     pub fn tell(&mut self, at: Time, by: u32, fact: Fact) {
-        self.told.push(Told { at, by, fact });
+        let is_absorbed = self.told.last_mut().is_some_and(|last| last.by == by && last.fact.absorb(&fact));
+        if !is_absorbed {
+            self.told.push(Told { at, by, kernel: self.kernel, fact });
+        }
     }
 
     /// Whether a decision of a control is taken otherwise at this instant.
@@ -309,7 +514,7 @@ mod tests {
 
     #[test]
     fn a_fact_tells_of_the_decision_that_can_be_otherwise() {
-        let told = |fact| Told { at: Time(7), by: 1, fact };
+        let told = |fact| Told { at: Time(7), by: 1, kernel: 0, fact };
         let zone = ZoneName { node: NodeId(0), kind: ZoneKind::Normal };
         let begin = told(Fact::CompactionBegin { zone, order: Some(Order::HUGE), sync: true });
         assert_eq!(begin.decision(), Some((Decision::Compact, Time(7))));

@@ -25,7 +25,7 @@
 //! | `arch/x86/mm/tlb.c` | `primitive.rs`, `tlb.rs` | lazy TLBs, PCIDs, the heuristics before 3.17 |
 //! | `kernel/locking/qspinlock.c` | `spin.rs` | the queue |
 //! | `include/linux/vm_event_item.h` | `event.rs` | events of what is not here |
-//! | `include/trace/events/` | `fact.rs` | tracepoints of what is not here |
+//! | `include/trace/events/` | `fact.rs`, `fact/reasons.rs` | tracepoints of what is not here |
 //! | – | `decision.rs` | decisions that a branch of a run takes otherwise |
 //! | (none: conditions of all files) | `tally.rs`, `tally/` | tests of what is not here |
 //! | `mm/vmscan.c`, `mm/compaction.c` | `bell.rs` | what the threads do, which is theirs |

@@ -97,7 +97,7 @@ impl SpinLock {
         }
         if let Some(at) = joined {
             let (holder, lock) = (self.periods[at as usize].last, || cause.name().to_owned());
-            cx.fact(|| Fact::SpinWait { lock: lock(), holder, until: now });
+            cx.fact(|| Fact::SpinWait { lock: lock(), holder, by: None, until: now });
         }
         cx.wait(now, cause);
         joined
@@ -132,7 +132,7 @@ impl SpinLock {
         if let Some(other) = self.periods.iter_mut().filter(came).min_by_key(|period| period.from) {
             let both = cx.now().since(other.from);
             let (holder, until) = (other.last, cx.now() + both);
-            cx.fact(|| Fact::SpinWait { lock: cause.name().to_owned(), holder, until });
+            cx.fact(|| Fact::SpinWait { lock: cause.name().to_owned(), holder, by: None, until });
             other.until = other.until + both;
             self.free_at = self.free_at.max(other.until);
             cx.wait(cx.now() + both, cause);

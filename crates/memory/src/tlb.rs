@@ -6,6 +6,7 @@ use crate::{
     cost::{Cause, Work},
     cx::Cx,
     event::Event,
+    fact::Fact,
     frame::SpaceId,
 };
 
@@ -125,10 +126,15 @@ impl Cx<'_> {
     }
 
     fn interrupt(&mut self, flush: Shootdowns, others: u32) {
+        let before = self.now();
         self.work(Work::Ipi, flush.rounds.into());
         self.work(Work::IpiTarget, u64::from(others - 1));
         self.count(Event::SimTlbRemoteFlush, 1);
         self.count(Event::SimTlbRemoteFlushReceived, others.into());
+        let cause = self.meter().charges(Work::Ipi);
+        let pages = if flush.whole > 0 { 0 } else { flush.pages.into() };
+        let took = self.now().since(before);
+        self.detail(|| Fact::Shootdown { cpus: others, times: 1, pages, cause: cause.name().to_owned(), took });
     }
 
     /// Requests of the step so far to other CPUs that have its address space loaded.
@@ -143,10 +149,13 @@ impl Cx<'_> {
         if asked.rounds == 0 {
             return;
         }
+        let before = self.now();
         self.because(Cause::Ipi, |cx| {
             cx.work(Work::IpiReceive, asked.rounds.into());
             cx.flush_own_tlb(asked.whole, asked.pages);
         });
+        let (took, Shootdowns { rounds, whole, pages }) = (self.now().since(before), asked);
+        self.detail(|| Fact::Interrupted { times: rounds.into(), pages: pages.into(), whole: whole.into(), took });
     }
 
     fn flush_own_tlb(&mut self, whole: u32, pages: u32) {

@@ -23,6 +23,7 @@ mod throttle;
 use memory::{
     cx::Cx,
     event::Event,
+    fact::{Fact, Throttle},
     frame::{Held, Holdings},
     lru_kind::LruKind,
     pageblock::ZoneIndex,
@@ -279,11 +280,11 @@ impl NodeScan {
         let kind = LruKind::ALL[at];
         if !kind.is_active() && self.is_crowded(mm, sc, kind) {
             if !std::mem::replace(&mut self.stalled, true) {
-                return Some(Step::Block(Wait::Until(mm.isolated_throttle(cx))));
+                return Some(self.sleep_crowded(mm, cx, kind));
             }
             if self.zone.is_some() {
                 // A reclaimer sleeps while too many folios are isolated (`too_many_isolated`).
-                return Some(Step::Block(Wait::Until(mm.isolated_throttle(cx))));
+                return Some(self.sleep_crowded(mm, cx, kind));
             }
             self.amounts.take(at, RUN);
             self.phase = Phase::Lists { next: at + 1 };
@@ -320,10 +321,26 @@ impl NodeScan {
         if sc.by == Reclaimer::Kswapd {
             return false;
         }
+        // A task that may write and enter file systems is held back sooner, so that other tasks are not.
+        let (isolated, limit) = self.isolated(mm, kind);
+        isolated > limit
+    }
+
+    /// The isolated frames of a kind, and how many may be: an eighth of the list.
+    fn isolated(&self, mm: &Mm, kind: LruKind) -> (u64, u64) {
         let zones = mm.memory.zone_indices().filter(|zone| mm.lru.of_zone(*zone) == self.lruvec);
         let isolated: u64 = zones.map(|zone| mm.lru.zone_isolated(zone, kind.is_file())).sum();
-        // A task that may write and enter file systems is held back sooner, so that other tasks are not.
-        isolated > mm.lru.frames(self.lruvec, kind) >> 3
+        (isolated, mm.lru.frames(self.lruvec, kind) >> 3)
+    }
+
+    /// Sleeps because too many frames are isolated.
+    fn sleep_crowded(&self, mm: &Mm, cx: &mut Cx, kind: LruKind) -> Step<()> {
+        let until = mm.isolated_throttle(cx);
+        cx.fact(|| {
+            let (has, limit) = self.isolated(mm, kind);
+            Fact::Throttled { by: Throttle::Isolated, has, limit, until }
+        });
+        Step::Block(Wait::Until(until))
     }
 
     fn shrink_taken(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, sc: &mut ScanControl, from: LruKind) {
@@ -347,7 +364,7 @@ impl NodeScan {
 
     /// Notes the state of a zone after the isolated folios of its list were handled; returns a wait if there is something to
     /// wait for (the end of `shrink_inactive_list`, v4.1).
-    fn after_list(&self, mm: &mut Mm, cx: &Cx, sc: &ScanControl) -> Step<()> {
+    fn after_list(&self, mm: &mut Mm, cx: &mut Cx, sc: &ScanControl) -> Step<()> {
         let wait = self.zone.and_then(|zone| mm.end_zone_list(cx, sc, zone));
         wait.map_or(Step::More, |until| Step::Block(Wait::Until(until)))
     }

@@ -17,7 +17,7 @@ pub(crate) mod stall;
 use memory::{
     alloc::lent::{Given, Shortage},
     cx::Cx,
-    fact::Fact,
+    fact::{Fact, Throttle},
     frame::{Held, Holdings},
     pageblock::ZoneIndex,
     primitive,
@@ -318,7 +318,7 @@ impl AllocControl {
         let helps = !self.is_costly() && request.effort != Effort::RetriesHard && !request.this_node_only;
         if mm.is_leaking_on_oom() {
             // Another task holds `oom_lock`: wait for its result (`__alloc_pages_may_oom`).
-            return self.after_oom(Next::Block(Wait::Until(cx.now() + TICK), Phase::Look));
+            return self.after_oom(self.wait_for_oom(cx));
         }
         if helps && let Some((leak, wait)) = mm.begin_leak_on_oom(cx) {
             return Next::Block(wait, Phase::Leak(leak));
@@ -328,9 +328,15 @@ impl AllocControl {
         }
         if mm.memory.variant().slow_path == SlowPath::Fixed {
             // Who was killed is given the time to end (`schedule_timeout_killable(1)` in out_of_memory, mm/oom_kill.c, v4.1).
-            return self.after_oom(Next::Block(Wait::Until(cx.now() + TICK), Phase::Look));
+            return self.after_oom(self.wait_for_oom(cx));
         }
         self.after_oom(Next::Later(Phase::Look))
+    }
+
+    /// Sleeps a tick while the OOM killer is at work, or its victim ends.
+    fn wait_for_oom(&self, cx: &mut Cx) -> Next {
+        let tries = (self.no_progress.into(), RECLAIM_RETRIES_MAX.into());
+        Next::Block(Wait::Until(Mm::throttled(cx, Throttle::Oom, tries, cx.now() + TICK)), Phase::Look)
     }
 
     /// Goes on after the OOM killer has done something. A victim that has tried its reserves in vain fails here, as it would
@@ -355,7 +361,11 @@ impl AllocControl {
             return Again::No;
         }
         // A task that runs on would keep flushers from running.
-        if reclaimed == 0 { Again::After(Wait::Until(cx.now() + TICK)) } else { Again::AtOnce }
+        if reclaimed > 0 {
+            return Again::AtOnce;
+        }
+        let (tries, until) = ((self.no_progress.into(), RECLAIM_RETRIES_MAX.into()), cx.now() + TICK);
+        Again::After(Wait::Until(Mm::throttled(cx, Throttle::Retry, tries, until)))
     }
 
     /// 10 (`should_compact_retry`): whether compaction is tried again.

@@ -27,6 +27,7 @@ pub use self::state::{GuestLost, LostBy, ProcessMemory};
 use self::state::{Pages, Vcpu};
 use crate::{
     Config, Entries, Finish, NoResult, Sim, Times,
+    branch::Branch,
     draw::Draws,
     ids::{HOST, KernelId, TaskId, Thread},
     kernel::Kernel,
@@ -38,7 +39,11 @@ use crate::{
         Answer, Request, Task, TaskState, executor,
         handle::{Call, join},
     },
-    watch::sampler::{Sampler, Samples},
+    watch::{
+        sampler::{Sampler, Samples},
+        slow_log::SlowOperations,
+        why::{Story, Watched, Why},
+    },
     world::{World, with},
 };
 
@@ -106,6 +111,11 @@ impl World {
         here.clock = cx.now();
         if let Some(running) = here.running {
             tasks[running.0 as usize].spin(since, here.clock, Cause::Host);
+            if let Some(why) = &mut self.why {
+                why.waited(running, (since, here.clock), Cause::Host, || {
+                    Some("the host, which clears memory".to_owned())
+                });
+            }
         }
         here.ready(id, clock);
         let now = self.cpus[id.0 as usize].clock;
@@ -188,6 +198,11 @@ impl World {
         cpu.stands = false;
         if let Some(running) = cpu.running {
             self.tasks[running.0 as usize].spin(since, until, Cause::Host);
+            if let Some(why) = &mut self.why {
+                let by = self.guests[guest].cpus[vcpu].task.map(|task| task.0);
+                let behind = || by.map(|by| format!("task {by} of the host, which makes room for it there"));
+                why.waited(running, (since, until), Cause::Host, behind);
+            }
         }
         cpu.clock = cpu.clock.max(until);
         self.cpus[id.0 as usize].ready(id, &mut self.clock);
@@ -325,6 +340,19 @@ pub struct GuestsFinish {
     pub guests: Vec<Counters>,
     /// Samples of all kernels, if they were asked for.
     pub samples: Option<Samples>,
+    /// The log of slow operations of all kernels.
+    pub slow_operations: SlowOperations,
+    /// The facts of the operations that were asked about.
+    pub why: Vec<Story>,
+}
+
+/// The extras of a run with guests.
+#[derive(Clone, Debug, Default)]
+pub struct GuestsOptions {
+    /// The time between two samples of all kernels.
+    pub sample: Option<Picos>,
+    /// Operations whose facts are wanted.
+    pub why: Vec<Watched>,
 }
 
 /// Runs `body` as the first task of each guest of a host, all at the same time; `body` is told the number of its guest.
@@ -340,20 +368,20 @@ pub fn simulate_guests<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static
     entries: Entries,
     body: F,
 ) -> Result<(Vec<T>, GuestsFinish), NoResult> {
-    simulate_guests_with(host, guests, None, entries, body)
+    simulate_guests_with(host, guests, GuestsOptions::default(), entries, body)
 }
 
-/// Runs guests like [`simulate_guests`], and samples all kernels every `sample`.
+/// Runs guests like [`simulate_guests`], with extras.
 ///
 /// # Errors
 /// As [`simulate_guests`].
 ///
 /// # Panics
-/// As [`simulate_guests`]; and when `sample` is 0.
+/// As [`simulate_guests`]; and when the time between two samples is 0.
 pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 'static>(
     host: &Config,
     guests: &[Config],
-    sample: Option<Picos>,
+    options: GuestsOptions,
     entries: Entries,
     body: F,
 ) -> Result<(Vec<T>, GuestsFinish), NoResult> {
@@ -366,7 +394,8 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
         world.add_guest(guest);
     }
     world.restart_clock(host.quantum);
-    world.sampler = sample.map(Sampler::new).unwrap_or_default();
+    world.why = Why::of(options.why, false, &Branch::default());
+    world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
     let space = world.create_space();
     world.create_task(Placement::Spread(0), space);
     world.kernels[HOST].mm.spare_from_oom(space);
@@ -390,6 +419,8 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
         return Err(NoResult::Livelock(livelock));
     }
     let (end, samples) = (world.latest(), world.end_samples().0);
+    let slow_operations = world.take_slow_operations();
+    let why = world.why.take().map(|why| why.finish().stories).unwrap_or_default();
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
     let counters: Vec<Counters> = world.kernels.all().map(|kernel| kernel.counters.clone()).collect();
@@ -398,7 +429,7 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
     }
     let mut counters = counters.into_iter();
     let host = Finish { hash: world.hash.hex(), counters: counters.next().expect("the host's"), times };
-    Ok((slot.take(), GuestsFinish { host, guests: counters.collect(), samples }))
+    Ok((slot.take(), GuestsFinish { host, guests: counters.collect(), samples, slow_operations, why }))
 }
 
 /// Starts the process of a guest; the future completes with the guest's result at its end.

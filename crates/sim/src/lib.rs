@@ -81,7 +81,9 @@ pub use counter_names::{all_counter_names, counter_names};
 use draw::{Draws, Purpose, StateDraws};
 use faults::FaultPoints;
 pub use faults::Faults;
-pub use guests::{GuestLost, GuestsFinish, LostBy, ProcessMemory, simulate_guests, simulate_guests_with};
+pub use guests::{
+    GuestLost, GuestsFinish, GuestsOptions, LostBy, ProcessMemory, simulate_guests, simulate_guests_with,
+};
 use ids::HOST;
 use inject::Injector;
 pub use inject::{Injection, Lost};

@@ -12,12 +12,12 @@ use units::{CpuId, Picos, Time};
 
 use crate::{
     QUANTUM,
-    ids::TaskId,
+    ids::{KernelId, TaskId},
     kernel::Kernel,
     runqueue::Enqueue,
     rwsem::{Mode, Outcome, Told, Wish},
     sched::LetGo,
-    task::TaskState,
+    task::{Task, TaskState},
     world::World,
 };
 
@@ -50,7 +50,7 @@ impl World {
     /// Takes a lock for the running task of a CPU, or makes the task wait and returns false.
     #[inline(never)]
     pub(crate) fn acquire(&mut self, id: TaskId, cpu: CpuId, mode: Mode) -> bool {
-        let Self { kernels, tasks, cpus, why, .. } = self;
+        let Self { kernels, tasks, cpus, .. } = self;
         let kernel = tasks[id.0 as usize].kernel;
         let Kernel { mm, locks, .. } = &mut kernels[kernel];
         let rules = mm.memory.variant().mmap_lock;
@@ -59,11 +59,10 @@ impl World {
         let runs = |task: TaskId| cpus[tasks[task.0 as usize].cpu.0 as usize].running == Some(task);
         let lock = &mut locks[space.0 as usize];
         let (outcome, told) = lock.acquire(Wish { task: id, mode, now }, rules, runs);
-        let holder = lock.holder();
-        if let Some(why) = why.as_mut().filter(|_| outcome != Outcome::Held) {
-            let readers = |count: u32| if count == 1 { "a reader".to_owned() } else { format!("{count} readers") };
-            why.finds_held(id, holder.map_or_else(readers, |writer| kernels[kernel].name_of(writer)));
+        if self.why.is_some() && outcome != Outcome::Held {
+            self.name_holder(id, kernel, space);
         }
+        let Self { tasks, cpus, .. } = self;
         let task = &mut tasks[id.0 as usize];
         task.spins_until = None;
         match outcome {
@@ -94,6 +93,26 @@ impl World {
             task.lock_since = self.cpus[cpu.0 as usize].clock;
         }
         outcome == Outcome::Held
+    }
+
+    /// Notes who holds the lock that a task begins to wait for, and what the holder does.
+    #[cold]
+    fn name_holder(&mut self, id: TaskId, kernel: KernelId, space: SpaceId) {
+        let holder = self.kernels[kernel].locks[space.0 as usize].holder();
+        let holds = |task: &Task| task.holds.is_some() && (task.kernel, task.lock_of) == (kernel, space);
+        let of_lock = (0..).zip(&self.tasks).filter(|(n, task)| *n != id.0 && holds(task)).map(|(n, _)| TaskId(n));
+        let readers: Vec<TaskId> = if let Err(1..) = holder { of_lock.take(2).collect() } else { Vec::new() };
+        let text = match (holder, &*readers) {
+            (Ok(writer), _) => self.name_and_work(writer),
+            (Err(count), [reader, ..]) => {
+                let others = if count > 1 { format!(" and {} more readers", count - 1) } else { String::new() };
+                format!("{}{others}", self.name_and_work(*reader))
+            }
+            (Err(count), []) => format!("{count} readers"),
+        };
+        if let Some(why) = &mut self.why {
+            why.finds_held(id, || text);
+        }
     }
 
     /// Up to when a step may go: if its task holds a lock that others want, or may want within the step, only as far as it must.

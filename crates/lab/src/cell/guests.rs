@@ -7,7 +7,7 @@ use sim::{GuestLost, LostBy, NoResult, ProcessMemory};
 use units::{Bytes, CpuId, setting};
 use workloads::{Outcome, Workload, guests::Params};
 
-use super::{Failure, Found, entry, measure};
+use super::{Failure, Found, Trial, entry, measure};
 use crate::{
     counted::OF_HOST,
     machine::{Machine, Node},
@@ -81,7 +81,12 @@ fn why_lost(lost: &GuestLost, host: &Machine, params: &Params) -> String {
 }
 
 /// Runs them.
-pub(super) fn run(workload: &Workload, params: &Params, order: &CellOrder, what: &Simulated) -> Result<Found, Failure> {
+pub(super) fn run(
+    workload: &Workload,
+    params: &Params,
+    (order, what): (&CellOrder, &Simulated),
+    trial: &mut Trial,
+) -> Result<Found, Failure> {
     let source = Source::from_text(format!("{}.toml", order.key.machine), what.machine.as_str());
     let machine = Machine::from_source(&source, &setting::names()).map_err(|error| error.to_string())?;
     let rules = what.variant.rules()?;
@@ -99,8 +104,9 @@ pub(super) fn run(workload: &Workload, params: &Params, order: &CellOrder, what:
         workloads::guests::guest(&os, &of_each, before).await
     };
     let sample = order.sample.map(Every::time);
-    let (outcomes, finish) =
-        sim::simulate_guests_with(&host, &guests, sample, entry, body).map_err(|problem| match problem {
+    let options = sim::GuestsOptions { sample, why: trial.why.clone() };
+    let (outcomes, mut finish) =
+        sim::simulate_guests_with(&host, &guests, options, entry, body).map_err(|problem| match problem {
             NoResult::GuestLost(lost) => Failure::Refused(why_lost(&lost, &machine, params)),
             problem => super::no_result(&problem, &machine.name),
         })?;
@@ -122,5 +128,7 @@ pub(super) fn run(workload: &Workload, params: &Params, order: &CellOrder, what:
     measured.detail = serde_json::json!({ "tasks": tasks, "run_hash": run_hash, "variant": variant });
     let samples = sample.zip(finish.samples.as_ref());
     let series = samples.map(|(every, samples)| over_time::series(every, samples));
-    Ok(Found { measured, series, map: None, slow_path: None, footprint: None })
+    let slow_path = Some(over_time::slow_path(&finish.slow_operations));
+    trial.stories = std::mem::take(&mut finish.why);
+    Ok(Found { measured, series, map: None, slow_path, footprint: None })
 }

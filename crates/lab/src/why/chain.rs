@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use memory::fact::{Compaction, Fact, Kswapd, Lacks, Room, Told, ZoneName};
+use memory::fact::{Fact, Kswapd, Lacks, Room, Told, ZoneName};
 use rules::gfp::Mark;
 use units::{Mobility, Order, Time};
 
-use super::numbers::{count, seconds, span};
+use super::{
+    kinds::{Kind, Rank, Sum, answer, in_words, name, rank, result_name},
+    numbers::{count, seconds},
+};
 
 /// The beginning of the sentence on a request that was refused.
 const GIVES_UP: &str = "gives up on order";
@@ -20,51 +23,6 @@ pub(super) struct Sentence {
     pub(super) text: String,
     /// The place among sentences where there is no room: the lowest is left out first.
     pub(super) rank: Rank,
-}
-
-/// The place of a sentence among those that there is no room for, from the lowest up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Rank {
-    /// A part of the operation, with its picoseconds.
-    Part(u64),
-    /// Tries that came to nothing.
-    Tries,
-    /// The answer of kswapd.
-    Asked,
-    /// The free lists.
-    Lists,
-    /// A reason for which something was not done.
-    Reason,
-    /// A part that is a twentieth of the operation or more, with its picoseconds.
-    LargePart(u64),
-    /// The request, and what came of it.
-    Outcome,
-    /// A part that is half of the operation or more.
-    Most,
-}
-
-/// The kind of a fact: facts of equal kind make a single sentence.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Wakeup(u32, &'static str),
-    Unsuitable(ZoneName, &'static str),
-    Deferred(ZoneName),
-    Run(ZoneName, bool, &'static str),
-    Reclaim,
-    Spin(String),
-    Wait(String, Option<String>),
-}
-
-/// The sum of the facts of a kind.
-#[derive(Clone, Debug, Default)]
-struct Sum {
-    first: Time,
-    facts: u64,
-    time: u64,
-    /// The numbers of the kind.
-    numbers: [u64; 4],
-    /// Words about the last fact.
-    note: String,
 }
 
 /// The sentences of an operation, by instant.
@@ -91,7 +49,10 @@ struct Chain {
     last_try: Option<(Time, String)>,
     /// The begin of the run or the reclaim in progress, and whether the run waits for locks.
     run: (Time, bool),
+    is_compacting: bool,
     reclaim: Option<Time>,
+    /// The kind of the last fact on a wait that has begun.
+    waits: Option<Kind>,
     /// The last run that deferred compaction of a zone.
     deferrals: BTreeMap<ZoneName, Time>,
     /// The last request of another task that woke a node's kswapd.
@@ -99,7 +60,7 @@ struct Chain {
 }
 
 impl Chain {
-    fn add(&mut self, Told { at, by, fact }: &Told) {
+    fn add(&mut self, Told { at, by, fact, .. }: &Told) {
         let at = *at;
         match fact {
             Fact::Request { order, mobility, node, .. } => {
@@ -131,8 +92,9 @@ impl Chain {
                 sum.note = format!("(shift {shift}, {considered} of {}){}", 1_u64 << shift, since.unwrap_or_default());
             }
             Fact::DeferCompaction { zone, .. } => drop(self.deferrals.insert(*zone, at)),
-            Fact::CompactionBegin { sync, .. } => self.run = (at, *sync),
+            Fact::CompactionBegin { sync, .. } => (self.run, self.is_compacting) = ((at, *sync), true),
             Fact::CompactionEnd { zone, result, migrate_scanned, free_scanned, moved, failed } => {
+                self.is_compacting = false;
                 let (begin, sync) = self.run;
                 let sum = self.sum(Kind::Run(*zone, sync, result_name(*result)), begin);
                 sum.time += at.since(begin).0;
@@ -153,15 +115,82 @@ impl Chain {
                 let before = last.map_or_else(String::new, |last| format!("{}, and ", last.text));
                 self.say(at, format!("{before}falls back to 4 KiB pages"));
             }
-            Fact::SpinWait { lock, holder, until } => {
+            Fact::SpinWait { lock, holder, by, until } => {
                 let sum = self.sum(Kind::Spin(lock.clone()), at);
                 sum.time += until.since(at).0;
-                sum.note = format!("CPU {}", holder.0);
+                sum.note =
+                    by.as_ref().map_or_else(String::new, |by| format!("{by} on ")) + &format!("CPU {}", holder.0);
             }
-            Fact::Waited { cause, since, behind } => {
-                let sum = self.sum(Kind::Wait(cause.clone(), behind.clone()), *since);
-                sum.time += at.since(*since).0;
+            Fact::Waited { cause, since, behind } => self.end_wait((*since, at), cause, behind.as_ref()),
+            more => self.add_more(at, more),
+        }
+    }
+
+    /// Adds a wait that has ended, to the fact at its begin if there is one.
+    fn end_wait(&mut self, (since, until): (Time, Time), cause: &str, behind: Option<&String>) {
+        let is_told = matches!(cause, "swap" | "disk" | "throttle");
+        let told = self.waits.take_if(|_| is_told);
+        let is_new = told.is_none();
+        let sum = self.sum(told.unwrap_or_else(|| Kind::Wait(cause.to_owned(), behind.cloned())), since);
+        // The fact at the begin of the wait was counted.
+        sum.facts -= u64::from(!is_new);
+        sum.time += until.since(since).0;
+    }
+
+    /// Adds a fact of work, or of a wait that begins.
+    fn add_more(&mut self, at: Time, fact: &Fact) {
+        let within = match () {
+            () if self.is_compacting => " in compaction",
+            () if self.reclaim.is_some() => " in reclaim",
+            () => "",
+        };
+        let (kind, numbers, time) = match fact {
+            Fact::Sent { device, is_write, pages, took, .. } => {
+                (Kind::Sent(*device, *is_write), [*pages, 0, 0, 0], took.0)
             }
+            Fact::DeviceWait { device, request, reads, writes, .. } => {
+                let own = format!("task {}", self.task);
+                let request = request.clone().map(|(is_write, by)| (is_write, Some(by).filter(|by| *by != own)));
+                (Kind::DeviceWait(*device, request), [*reads, *writes, 0, 0], 0)
+            }
+            Fact::Throttled { by, has, limit, .. } => (Kind::Throttled(*by), [*has, *limit, 0, 0], 0),
+            Fact::Shootdown { times, pages, cause, took, .. } => {
+                (Kind::Shootdown(cause.clone(), within), [*times, *pages, 0, 0], took.0)
+            }
+            Fact::Interrupted { times, pages, whole, took } => (Kind::Interrupted, [*times, *pages, *whole, 0], took.0),
+            Fact::Cleared { node, here, distance, pages, took } => {
+                (Kind::Cleared(node.0, here.0, *distance), [*pages, 0, 0, 0], took.0)
+            }
+            Fact::Copied { from, to, distance, pages, took } => {
+                (Kind::Copied(from.0, to.0, *distance), [*pages, 0, 0, 0], took.0)
+            }
+            Fact::MemoryBusy { node, pages, waits } => (Kind::MemoryBusy(node.0), [*pages, 0, 0, 0], waits.0),
+            Fact::HintFault { node, here, pages, hinted } => {
+                (Kind::Hint(node.0, here.0, *hinted), [*pages, 0, 0, 0], 0)
+            }
+            Fact::HintMove { to, settled } => (Kind::HintMove(to.0, *settled), [0; 4], 0),
+            Fact::Collapse { node, result } => (Kind::Collapse(node.0, *result), [0; 4], 0),
+            Fact::KswapdPass { node, zone, scanned, reclaimed, .. } => {
+                (Kind::KswapdPass(node.0, *zone), [*scanned, *reclaimed, 0, 0], 0)
+            }
+            Fact::KcompactdWork { node, order } => (Kind::Kcompactd(node.0, *order), [0; 4], 0),
+            _ => unreachable!("the caller has taken all others"),
+        };
+        let begins = matches!(fact, Fact::DeviceWait { .. } | Fact::Throttled { .. });
+        let is_last = matches!(fact, Fact::Throttled { .. });
+        self.waits = Some(kind.clone()).filter(|_| begins).or_else(|| self.waits.take());
+        let sum = self.sum(kind, at);
+        for (sum, more) in sum.numbers.iter_mut().zip(numbers) {
+            *sum = if is_last { more } else { *sum + more };
+        }
+        sum.time += time;
+        match fact {
+            Fact::DeviceWait { most: Some(most), .. } => sum.note = format!(", most of them by {most}"),
+            Fact::Shootdown { cpus, .. } => sum.numbers[2] = sum.numbers[2].max((*cpus).into()),
+            Fact::KswapdPass { priority, order, .. } => {
+                (sum.numbers[2], sum.numbers[3]) = ((*priority).into(), order.0.into());
+            }
+            _ => {}
         }
     }
 
@@ -236,26 +265,9 @@ impl Chain {
     }
 }
 
-fn rank(kind: &Kind, part: u64, time: u64) -> Rank {
-    match kind {
-        Kind::Wakeup(..) => Rank::Asked,
-        Kind::Unsuitable(..) | Kind::Deferred(_) => Rank::Reason,
-        Kind::Run(..) | Kind::Reclaim | Kind::Spin(_) | Kind::Wait(..) if part.saturating_mul(2) >= time => Rank::Most,
-        Kind::Run(..) | Kind::Reclaim | Kind::Spin(_) | Kind::Wait(..) if part.saturating_mul(20) >= time => {
-            Rank::LargePart(part)
-        }
-        Kind::Run(..) | Kind::Reclaim | Kind::Spin(_) | Kind::Wait(..) => Rank::Part(part),
-    }
-}
-
 /// An instant within a sentence.
 fn instant(at: Time) -> String {
     format!("{} s", seconds(at))
-}
-
-/// A zone's name; of the first node, its kind alone.
-fn name(zone: ZoneName) -> String {
-    if zone.node.0 == 0 { zone.kind.to_string() } else { format!("node {} {}", zone.node, zone.kind) }
 }
 
 /// Why a zone was passed over: its free pages, beside what was asked of it.
@@ -292,69 +304,9 @@ fn short_refusal(refused: &(ZoneName, Order, Mark, Room, Lacks)) -> String {
     }
 }
 
-fn answer(kswapd: Kswapd) -> &'static str {
-    match kswapd {
-        Kswapd::Woken => "is woken",
-        Kswapd::Awake => "is awake already",
-        Kswapd::Hopeless => "sleeps on: it has failed too often",
-        Kswapd::Content => "sleeps on: its own test finds room",
-    }
-}
-
-/// The result of a run, as `mm_compaction_end` names it.
-fn result_name(result: Compaction) -> &'static str {
-    match result {
-        Compaction::Skipped => "skipped",
-        Compaction::Complete => "complete: the scanners met",
-        Compaction::PartialSkipped => "partial: the scanners met",
-        Compaction::Contended => "contended",
-        Compaction::Success => "success",
-        Compaction::Deferred => "deferred",
-    }
-}
-
-/// The sentence of a kind.
-fn in_words(kind: &Kind, sum: &Sum) -> String {
-    let times = if sum.facts == 1 { String::new() } else { format!(" {} times", count(sum.facts)) };
-    let [first, second, third, fourth] = sum.numbers.map(count);
-    let time = span(sum.time);
-    match kind {
-        Kind::Wakeup(node, answer) => format!("kswapd{node} is asked{times} for room, and {answer}{}", sum.note),
-        Kind::Unsuitable(zone, "success") => {
-            format!("compaction of {} not needed{times}: there is a block", name(*zone))
-        }
-        Kind::Unsuitable(zone, _) => {
-            format!("compaction of {} skipped{times}: {first} free pages are no room for it", name(*zone))
-        }
-        Kind::Deferred(zone) => format!("compaction of {} deferred{times} {}", name(*zone), sum.note),
-        Kind::Run(zone, sync, result) => {
-            let mode = if *sync { "sync" } else { "async" };
-            let failed = if sum.numbers[3] == 0 { String::new() } else { format!(", {fourth} failed") };
-            format!(
-                "{mode} compaction of {}{times}, {time}: scans {first} pages and {second} for free ones, moves \
-                 {third}{failed}; {result}",
-                name(*zone)
-            )
-        }
-        Kind::Reclaim => {
-            format!("direct reclaim{times}, {time}: scans {first} pages, reclaims {second}")
-        }
-        Kind::Spin(lock) => format!("spins{times}, {time}, for the {lock}; the last holder is {}", sum.note),
-        Kind::Wait(cause, behind) => {
-            let behind = behind.as_ref().map(|other| format!(", behind {other}")).unwrap_or_default();
-            let what = match cause.as_str() {
-                "run queue" => "for a CPU".to_owned(),
-                "throttle" => "throttled".to_owned(),
-                other => format!("for the {other}"),
-            };
-            format!("waits{times}, {time}, {what}{behind}")
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use memory::fact::Told;
+    use memory::fact::{Compaction, Told};
     use rules::zone::ZoneKind;
     use units::{CpuId, NodeId};
 
@@ -369,7 +321,7 @@ mod tests {
 
     fn texts(facts: &[(u64, Fact)]) -> Vec<String> {
         let by = |fact: &Fact| if matches!(fact, Fact::WakeupKswapd { kswapd: Kswapd::Woken, .. }) { 7 } else { 3 };
-        let told = |(at, fact): &(u64, Fact)| Told { at: Time(*at), by: by(fact), fact: fact.clone() };
+        let told = |(at, fact): &(u64, Fact)| Told { at: Time(*at), by: by(fact), kernel: 0, fact: fact.clone() };
         let told: Vec<Told> = facts.iter().map(told).collect();
         sentences(&told, (3, SECOND)).into_iter().map(|sentence| sentence.text).collect()
     }
@@ -431,7 +383,12 @@ mod tests {
             let behind = Some(behind.to_owned());
             (since + 4_000_000, Fact::Waited { cause: "run queue".to_owned(), since: Time(since), behind })
         };
-        let spin = Fact::SpinWait { lock: "zone lock".to_owned(), holder: CpuId(2), until: Time(SECOND + 50_000_000) };
+        let spin = Fact::SpinWait {
+            lock: "zone lock".to_owned(),
+            holder: CpuId(2),
+            by: None,
+            until: Time(SECOND + 50_000_000),
+        };
         let facts: Vec<(u64, Fact)> = [
             &run(SECOND, 1000)[..],
             &run(SECOND + 6_000_000, 500),

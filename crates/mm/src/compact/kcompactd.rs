@@ -8,6 +8,7 @@ use memory::{
     bell::ANY_ZONE,
     cx::Cx,
     event::Event,
+    fact::Fact,
     frame::Holdings,
     pageblock::ZoneIndex,
     step::{Step, Wait},
@@ -156,13 +157,18 @@ impl Mm {
         let work = Work { order: None, highest: bell.highest, passed: 0, run: None, score };
         if bell.order > Order::BASE {
             cx.count(Event::CompactDaemonWake, 1);
-            return Some(Work { order: Some(bell.order), ..work });
+            let order = Some(bell.order);
+            cx.fact(|| Fact::KcompactdWork { node, order });
+            return Some(Work { order, ..work });
         }
         let (rests, most) = (self.memory.node(node).kswapd.is_asleep(), self.compaction.score_marks().1);
         let is_due = self.has_proactive()
             && cx.test(Test::ProactiveOn, node, self.is_proactive())
             && cx.test(Test::ProactiveKswapd, node, rests)
             && cx.test(Test::ProactiveScore, node, score > most);
+        if is_due {
+            cx.fact(|| Fact::KcompactdWork { node, order: None });
+        }
         is_due.then_some(Work { highest: ANY_ZONE, ..work })
     }
 

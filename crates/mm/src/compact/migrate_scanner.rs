@@ -6,6 +6,7 @@
 use memory::{
     cx::Cx,
     event::Event,
+    fact::{Fact, Throttle},
     frame::Seen,
     pageblock::MigrateType,
     primitive,
@@ -137,7 +138,12 @@ impl CompactControl {
                 if !self.sources.is_empty() || self.mode == MigrateMode::Async {
                     return Isolated::Abort;
                 }
-                return Isolated::Block(Wait::Until(mm.isolated_throttle(cx)));
+                let until = mm.isolated_throttle(cx);
+                cx.fact(|| {
+                    let (has, limit) = mm.isolated_and_limit(self.zone);
+                    Fact::Throttled { by: Throttle::Isolated, has, limit, until }
+                });
+                return Isolated::Block(Wait::Until(until));
             }
             scan.is_begun = true;
         }

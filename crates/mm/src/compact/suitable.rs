@@ -23,11 +23,17 @@ impl Mm {
 
     /// Whether more pages of a zone's node are isolated than half of those on its LRU lists (`too_many_isolated`).
     pub(crate) fn too_many_isolated(&self, zone: ZoneIndex) -> bool {
+        let (isolated, limit) = self.isolated_and_limit(zone);
+        isolated > limit
+    }
+
+    /// The isolated frames of a zone's node, and how many may be: half of those on the lists.
+    pub(crate) fn isolated_and_limit(&self, zone: ZoneIndex) -> (u64, u64) {
         let (mut listed, mut isolated) = (0, 0);
         for at in self.memory.node(self.memory.zone(zone).node).zones() {
             listed += LruKind::ALL.iter().map(|kind| self.lru.zone_frames(at, *kind)).sum::<u64>();
             isolated += self.lru.zone_isolated(at, false) + self.lru.zone_isolated(at, true);
         }
-        isolated > listed / 2
+        (isolated, listed / 2)
     }
 }

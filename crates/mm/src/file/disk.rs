@@ -4,7 +4,13 @@
 
 use std::collections::VecDeque;
 
-use memory::{cost::Cause, cx::Cx, event::Event, primitive};
+use memory::{
+    cost::{Cause, Work},
+    cx::Cx,
+    event::Event,
+    fact::{Device, Fact},
+    primitive,
+};
 use units::{Bytes, BytesPerSecond, Picos, Time};
 
 /// Pages of one request (`BIO_MAX_VECS`).
@@ -100,6 +106,10 @@ pub(crate) struct Disk<T> {
     pub(crate) slowdown: u64,
 }
 
+fn sent(is_write: bool, pages: u32, (done, joins): (Time, Option<Time>), took: Picos) -> Fact {
+    Fact::Sent { device: Device::Disk, is_write, pages: pages.into(), done, joins, took }
+}
+
 impl<T: Copy + PartialEq> Disk<T> {
     pub(crate) fn new(spec: DiskSpec) -> Self {
         let per_page = spec.bandwidth.takes(Bytes::PAGE);
@@ -147,10 +157,14 @@ impl<T: Copy + PartialEq> Disk<T> {
             && last.pages + pages <= PAGES_MAX
             && last.done > cx.now()
         {
-            (last.pages, last.done) = (last.pages + pages, done);
+            let joins = Some(std::mem::replace(&mut last.done, done));
+            last.pages += pages;
+            cx.fact(|| sent(is_write, pages, (done, joins), Picos(0)));
             return done;
         }
         primitive::disk_io(cx);
+        let took = cx.price(Work::DiskIo);
+        cx.fact(|| sent(is_write, pages, (done, None), took));
         self.push(Request { of, index, pages, is_write, failed: false, done });
         done
     }
@@ -207,6 +221,12 @@ impl<T: Copy + PartialEq> Disk<T> {
         let writes = self.queue.iter().filter(|request| request.is_write);
         let count = writes.clone().count();
         if count < on { None } else { writes.map(|request| request.done).nth(count - off) }
+    }
+
+    /// Number of writes under way, and from how many on the disk is congested.
+    pub(crate) fn congestion(&self) -> (u64, u64) {
+        let writes = self.queue.iter().filter(|request| request.is_write).count();
+        (writes as u64, u64::from(self.spec.depth - self.spec.depth / 8 + 1))
     }
 
     /// When `pages` more pages will have been written, or all.

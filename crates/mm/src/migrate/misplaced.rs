@@ -10,6 +10,7 @@ use memory::{
     cost::Cause,
     cx::Cx,
     event::Event,
+    fact::{Fact, Settled},
     frame::{FrameFlag, Held, Holdings, SpaceId},
     primitive,
     step::Step,
@@ -171,7 +172,7 @@ impl Misplaced {
             return Step::Done(Misplacement::Changed);
         }
         if entry.is_zero_page() || mm.memory.node_of(entry.pfn()) == self.node {
-            return Step::Done(Misplacement::Stays);
+            return self.stays(cx, Settled::IsThere);
         }
         match (is_huge, mm.memory.variant().numa_huge_at_once) {
             (true, true) => self.begin_mapped(mm, cx, entry),
@@ -192,10 +193,14 @@ impl Misplaced {
         if is_part
             || !cx.test(Test::MisplacedShared, self.node, !(is_shared && keeps_shared))
             || (keeps_dirty && !cx.test(Test::MisplacedDirty, self.node, !is_dirty))
-            || !mm.admits_misplaced(cx, self.node, Order::BASE)
-            || !mm.isolate_misplaced(cx, self.node, page, Order::BASE)
         {
-            return Step::Done(Misplacement::Stays);
+            return self.stays(cx, Settled::Unfit);
+        }
+        if !mm.admits_misplaced(cx, self.node, Order::BASE) {
+            return self.stays(cx, Settled::RateLimit);
+        }
+        if !mm.isolate_misplaced(cx, self.node, page, Order::BASE) {
+            return self.stays(cx, Settled::NoRoom);
         }
         let migrate = Box::new(Migrate::new(vec![page], MigrateMode::Async, false));
         self.later(Phase::Base { migrate, targets: Vec::new() })
@@ -234,9 +239,10 @@ impl Misplaced {
                 }
                 let is_moved = migrated.failed == 0 && !migrated.is_out;
                 if !cx.test(Test::MisplacedMoved, self.node, is_moved) {
-                    return Step::Done(Misplacement::Stays);
+                    let settled = if migrated.is_out { Settled::NoFrame } else { Settled::Busy };
+                    return self.stays(cx, settled);
                 }
-                moved(cx, Order::BASE)
+                self.moved(cx, Order::BASE)
             }
         }
     }
@@ -246,10 +252,11 @@ impl Misplaced {
     fn begin_huge(&mut self, mm: &mut Mm, cx: &mut Cx, source: Pfn) -> Step<Misplacement> {
         let is_shared = mm.folio_mappings(source) > 1;
         let stays = is_shared && !mm.memory.variant().numa_moves_shared_huge;
-        if !cx.test(Test::MisplacedShared, self.node, !stays)
-            || !mm.isolate_misplaced(cx, self.node, source, Order::HUGE)
-        {
-            return Step::Done(Misplacement::Stays);
+        if !cx.test(Test::MisplacedShared, self.node, !stays) {
+            return self.stays(cx, Settled::Unfit);
+        }
+        if !mm.isolate_misplaced(cx, self.node, source, Order::HUGE) {
+            return self.stays(cx, Settled::NoRoom);
         }
         self.later(Phase::Huge { source, passes: 0, moving: None })
     }
@@ -264,7 +271,7 @@ impl Misplaced {
     ) -> Step<Misplacement> {
         let Some(mut moving) = moving else {
             let Some(target) = mm.alloc_misplaced_huge(cx, self.node) else {
-                return end_huge(mm, cx, source, HugeEnd::NoFrame);
+                return self.end_huge(mm, cx, source, HugeEnd::NoFrame);
             };
             let moving = Some(HugeMove::new(source, target));
             return self.later(Phase::Huge { source, passes, moving });
@@ -276,7 +283,7 @@ impl Misplaced {
                 cx.test(Test::MisplacedMoved, self.node, true);
                 cx.count(Event::PgmigrateSuccess, Order::HUGE.frames().into());
                 cx.count(Event::ThpMigrationSuccess, 1);
-                moved(cx, Order::HUGE)
+                self.moved(cx, Order::HUGE)
             }
             Step::Done(HugeMoved::Again) => {
                 mm.memory.free(cx, moving.frames().1, Order::HUGE);
@@ -284,7 +291,7 @@ impl Misplaced {
                     return self.later(Phase::Huge { source, passes: passes + 1, moving: None });
                 }
                 cx.test(Test::MisplacedMoved, self.node, false);
-                end_huge(mm, cx, source, HugeEnd::Tried)
+                self.end_huge(mm, cx, source, HugeEnd::Tried)
             }
         }
     }
@@ -302,17 +309,19 @@ impl Misplaced {
         let is_refused = is_shared && !mm.memory.variant().numa_moves_shared;
         if !cx.test(Test::MisplacedShared, self.node, !is_refused) || !mm.admits_misplaced(cx, self.node, Order::HUGE) {
             mm.unlock_folio(cx, source);
-            return Step::Done(Misplacement::Stays);
+            return self.stays(cx, if is_refused { Settled::Unfit } else { Settled::RateLimit });
         }
-        let Some(target) = mm.alloc_misplaced_huge(cx, self.node) else { return fail_mapped(mm, cx, source, None) };
+        let Some(target) = mm.alloc_misplaced_huge(cx, self.node) else {
+            return self.fail_mapped(mm, cx, source, (None, Settled::NoFrame));
+        };
         if !mm.isolate_misplaced(cx, self.node, source, Order::HUGE) {
-            return fail_mapped(mm, cx, source, Some(target));
+            return self.fail_mapped(mm, cx, source, (Some(target), Settled::NoRoom));
         }
         // The only references are those of the entry, the isolation and the fault.
         if is_shared || mm.is_pinned(source) {
             cx.test(Test::MisplacedMoved, self.node, false);
             mm.put_back_all(cx, &[source]);
-            return fail_mapped(mm, cx, source, Some(target));
+            return self.fail_mapped(mm, cx, source, (Some(target), Settled::Busy));
         }
         self.later(Phase::CopyMapped { entry, target, copied: 0 })
     }
@@ -351,6 +360,8 @@ impl Misplaced {
                 // As v3.9 has it; from 3.14 on this end counts as nothing.
                 cx.count(Event::PgmigrateFail, Order::HUGE.frames().into());
             }
+            let to = self.node;
+            cx.fact(|| Fact::HintMove { to, settled: Settled::Changed });
             return Step::Done(Misplacement::Changed);
         };
         let space = spaces.get_mut(self.space).expect("looked at above");
@@ -370,7 +381,7 @@ impl Misplaced {
             mm.free_moved_huge(cx, source);
         });
         cx.count(Event::PgmigrateSuccess, Order::HUGE.frames().into());
-        moved(cx, Order::HUGE)
+        self.moved(cx, Order::HUGE)
     }
 
     fn slot(&self, spaces: &Spaces) -> Option<PmdSlot> {
@@ -387,29 +398,44 @@ enum HugeEnd {
     Tried,
 }
 
-/// Puts the huge page back on its list. It is not split for its parts to move (`nosplit`).
-fn end_huge(mm: &mut Mm, cx: &mut Cx, source: Pfn, end: HugeEnd) -> Step<Misplacement> {
-    let counts_parts = mm.memory.variant().migrate_counts_parts;
-    cx.count(Event::PgmigrateFail, if counts_parts { Order::HUGE.frames().into() } else { 1 });
-    cx.count(Event::ThpMigrationFail, u64::from(counts_parts || end == HugeEnd::Tried));
-    mm.put_back_all(cx, &[source]);
-    Step::Done(Misplacement::Stays)
-}
-
-/// Unlocks a huge page that was not moved, and frees the frame for it.
-fn fail_mapped(mm: &mut Mm, cx: &mut Cx, source: Pfn, target: Option<Pfn>) -> Step<Misplacement> {
-    if let Some(target) = target {
-        mm.memory.free(cx, target, Order::HUGE);
+impl Misplaced {
+    /// Puts the huge page back on its list. It is not split for its parts to move (`nosplit`).
+    fn end_huge(&self, mm: &mut Mm, cx: &mut Cx, source: Pfn, end: HugeEnd) -> Step<Misplacement> {
+        let counts_parts = mm.memory.variant().migrate_counts_parts;
+        cx.count(Event::PgmigrateFail, if counts_parts { Order::HUGE.frames().into() } else { 1 });
+        cx.count(Event::ThpMigrationFail, u64::from(counts_parts || end == HugeEnd::Tried));
+        mm.put_back_all(cx, &[source]);
+        self.stays(cx, if end == HugeEnd::Tried { Settled::Busy } else { Settled::NoFrame })
     }
-    mm.unlock_folio(cx, source);
-    cx.count(Event::PgmigrateFail, Order::HUGE.frames().into());
-    Step::Done(Misplacement::Stays)
-}
 
-fn moved(cx: &mut Cx, order: Order) -> Step<Misplacement> {
-    let pages = u64::from(order.frames());
-    cx.count(Event::NumaPagesMigrated, pages);
-    Step::Done(Misplacement::Moved { pages })
+    /// Unlocks a huge page that was not moved, and frees the frame for it.
+    fn fail_mapped(
+        &self,
+        mm: &mut Mm,
+        cx: &mut Cx,
+        source: Pfn,
+        (target, settled): (Option<Pfn>, Settled),
+    ) -> Step<Misplacement> {
+        if let Some(target) = target {
+            mm.memory.free(cx, target, Order::HUGE);
+        }
+        mm.unlock_folio(cx, source);
+        cx.count(Event::PgmigrateFail, Order::HUGE.frames().into());
+        self.stays(cx, settled)
+    }
+
+    fn moved(&self, cx: &mut Cx, order: Order) -> Step<Misplacement> {
+        let (to, pages) = (self.node, u64::from(order.frames()));
+        cx.count(Event::NumaPagesMigrated, pages);
+        cx.fact(|| Fact::HintMove { to, settled: Settled::Moved });
+        Step::Done(Misplacement::Moved { pages })
+    }
+
+    fn stays(&self, cx: &mut Cx, settled: Settled) -> Step<Misplacement> {
+        let to = self.node;
+        cx.fact(|| Fact::HintMove { to, settled });
+        Step::Done(Misplacement::Stays)
+    }
 }
 
 impl Mm {

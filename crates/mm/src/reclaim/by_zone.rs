@@ -6,6 +6,7 @@
 use memory::{
     cx::Cx,
     event::Event,
+    fact::Throttle,
     lru_kind::LruKind,
     pageblock::ZoneIndex,
     step::RUN,
@@ -110,16 +111,18 @@ impl Mm {
 
     /// Notes the state of a zone after its isolated folios were handled; returns the time until which the reclaimer sleeps, if it
     /// has to.
-    pub(super) fn end_zone_list(&mut self, cx: &Cx, sc: &ScanControl, zone: ZoneIndex) -> Option<Time> {
+    pub(super) fn end_zone_list(&mut self, cx: &mut Cx, sc: &ScanControl, zone: ZoneIndex) -> Option<Time> {
         let (met, flags) = (&sc.met, &mut self.memory.zone_mut(zone).reclaim);
         flags.meets_writeback |= met.is_all_writeback();
         flags.is_congested |= met.is_congested();
         flags.meets_dirty |= met.unqueued_dirty == met.taken;
         let is_congested = flags.is_congested;
         if met.immediate > 0 {
-            return Some(self.writeback_throttle(cx));
+            let (until, counts) = (self.writeback_throttle(cx), (met.immediate, met.taken));
+            return Some(Self::throttled(cx, Throttle::Writeback, counts, until));
         }
-        if sc.by == Reclaimer::Kswapd { None } else { self.wait_iff_congested(cx, is_congested, CONGESTION) }
+        let is_held = is_congested && sc.by != Reclaimer::Kswapd;
+        self.wait_iff_congested(cx, is_held, CONGESTION).map(|until| self.congested(cx, until))
     }
 
     /// Frames that a zone shall have free above its High mark, before the others are left to serve (`balance_gap`).

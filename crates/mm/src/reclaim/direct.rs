@@ -6,7 +6,7 @@ use memory::{
     cx::Cx,
     decision::Decision,
     event::Event,
-    fact::Fact,
+    fact::{Fact, Throttle},
     frame::Holdings,
     lru_kind::LruKind,
     pageblock::ZoneIndex,
@@ -124,7 +124,8 @@ impl DirectReclaim {
                     }
                     if is_vain && mm.memory.variant().reclaim_throttles && !mm.skips_throttle(self.request.node) {
                         // VMSCAN_THROTTLE_NOPROGRESS.
-                        return Step::Block(Wait::Until(cx.now() + TICK));
+                        let (by, until) = (Throttle::NoProgress, cx.now() + TICK);
+                        return Step::Block(Wait::Until(Mm::throttled(cx, by, (0, self.sc.to_reclaim), until)));
                     }
                 }
                 Phase::Node { mut scan, next, before } => {
@@ -133,7 +134,7 @@ impl DirectReclaim {
                         let node = scan.node();
                         self.end_node(mm, node, next, before);
                         let wait = mm.congested_throttle(cx, node);
-                        return wait.map_or(Step::More, |until| Step::Block(Wait::Until(until)));
+                        return wait.map_or(Step::More, |until| Step::Block(Wait::Until(mm.congested(cx, until))));
                     }
                     self.phase = Phase::Node { scan, next, before };
                     return if let Step::Block(wait) = step { Step::Block(wait) } else { Step::More };

@@ -12,6 +12,7 @@ use memory::{
     bell::{RETRIES_MAX, Rest, Wish},
     cx::Cx,
     event::Event,
+    fact::{Fact, Throttle},
     frame::Holdings,
     lru_kind::LruKind,
     step::{RUN, Step, Wait},
@@ -183,6 +184,8 @@ impl Mm {
         if cx.test(Test::KswapdFrees, node, came > 0) {
             self.memory.node_mut(node).kswapd.failures = 0;
         }
+        let (order, priority, scanned) = (run.sc.order, run.sc.priority, run.sc.scanned);
+        cx.fact(|| Fact::KswapdPass { node, zone: None, order, priority, scanned, reclaimed: came });
         let daemon = &mut self.kswapds[node];
         daemon.meets_writeback |= run.sc.met.is_all_writeback();
         daemon.meets_dirty |= run.sc.met.is_all_dirty();
@@ -205,9 +208,13 @@ impl Mm {
         if is_vain || run.sc.priority == 0 {
             return self.end_run(cx, node, &run, run.sc.reclaimed == 0);
         }
-        let has_met_again = run.sc.met.immediate > 0;
+        let (has_met_again, counts) = (run.sc.met.immediate > 0, (run.sc.met.immediate, run.sc.met.taken));
         self.goes_on(node, Run::ByNode(run));
-        if has_met_again { Step::Block(Wait::Until(self.writeback_throttle(cx))) } else { Step::More }
+        if !has_met_again {
+            return Step::More;
+        }
+        let until = self.writeback_throttle(cx);
+        Step::Block(Wait::Until(Self::throttled(cx, Throttle::Writeback, counts, until)))
     }
 
     /// Ends a run: its request is served, except for what was asked meanwhile.

@@ -3,7 +3,14 @@
 //! Differs: a task that waits for kswapd checks each tick whether it may go on, and so do kernel threads; zones that are given
 //! up do not count as reserves, as since 4.2.
 
-use memory::{bell::RETRIES_MAX, cx::Cx, event::Event, pageblock::ZoneIndex, step::TICK};
+use memory::{
+    bell::RETRIES_MAX,
+    cx::Cx,
+    event::Event,
+    fact::{Fact, Throttle},
+    pageblock::ZoneIndex,
+    step::TICK,
+};
 use rules::{
     gfp::{AllocRequest, Mark},
     variant::LruBy,
@@ -39,6 +46,18 @@ impl Mm {
     /// Until when a reclaimer or compaction sleeps because too many pages are isolated (`VMSCAN_THROTTLE_ISOLATED`).
     pub(crate) fn isolated_throttle(&self, cx: &Cx) -> Time {
         if self.memory.variant().reclaim_throttles { cx.now() + ISOLATED } else { self.congestion_wait(cx, CONGESTION) }
+    }
+
+    /// Notes that a task is held back until an instant, which is returned.
+    pub(crate) fn throttled(cx: &mut Cx, by: Throttle, (has, limit): (u64, u64), until: Time) -> Time {
+        cx.fact(|| Fact::Throttled { by, has, limit, until });
+        until
+    }
+
+    /// Notes that a task is held back by a congested disk.
+    pub(crate) fn congested(&self, cx: &mut Cx, until: Time) -> Time {
+        let congestion = self.disk_congestion();
+        Self::throttled(cx, Throttle::Congested, congestion, until)
     }
 
     /// Until when a task sleeps that waits for a congested disk: at most for a while (`congestion_wait`).
@@ -80,16 +99,21 @@ impl Mm {
         if self.memory.node(node).kswapd.failures() >= RETRIES_MAX {
             return true;
         }
+        let (free, min) = self.reserves(node);
+        min == 0 || free > min / 2
+    }
+
+    /// Free frames of the zones that count as a node's reserves, and the sum of their Min marks.
+    pub(super) fn reserves(&self, node: NodeId) -> (u64, u64) {
         // Up to 4.7 kswapd does nothing for zones that are given up: 4.1 itself would have all reclaimers wait for ever.
         let counts = |zone: &ZoneIndex| match self.memory.variant().lru_by {
             LruBy::Zone => self.is_reclaimable(*zone),
             LruBy::Node => self.reclaimable_frames(*zone) > 0,
         };
         let with_pages = self.memory.zones_up_to(node, ZoneKind::Normal).filter(counts);
-        let (free, min) = with_pages.fold((0, 0), |(free, min), zone| {
+        with_pages.fold((0, 0), |(free, min), zone| {
             (free + self.memory.zone(zone).free_frames(), min + self.memory.zone(zone).mark(Mark::Min))
-        });
-        min == 0 || free > min / 2
+        })
     }
 
     /// Whether a node's reserves allow direct reclaim; if not, kswapd is woken.
@@ -112,6 +136,11 @@ impl Mm {
             return false;
         }
         cx.count(Event::PgscanDirectThrottle, u64::from(!has_waited));
+        let until = cx.now() + TICK;
+        cx.fact(|| {
+            let (free, min) = self.reserves(node);
+            Fact::Throttled { by: Throttle::Reserves, has: free, limit: min / 2, until }
+        });
         true
     }
 }

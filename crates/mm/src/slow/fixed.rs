@@ -59,7 +59,7 @@ impl AllocControl {
     }
 
     /// 9, 10: begins again, or compacts once more as the last try.
-    pub(super) fn decide_fixed(&mut self, mm: &Mm, cx: &Cx, reclaimed: u64) -> Next {
+    pub(super) fn decide_fixed(&mut self, mm: &Mm, cx: &mut Cx, reclaimed: u64) -> Next {
         let request = self.request;
         self.reclaimed += reclaimed;
         let is_worth_it = request.order <= COSTLY
@@ -75,11 +75,11 @@ impl AllocControl {
 
     /// Begins again at the head of the loop. If reclaim has met little but pages under writeback in the preferred zone, the task
     /// waits for some of them first.
-    fn begin_again(&self, mm: &Mm, cx: &Cx) -> Next {
+    fn begin_again(&self, mm: &Mm, cx: &mut Cx) -> Next {
         let preferred = mm.memory.zones_for(&self.request).first().map(|zone| mm.memory.zone(*zone));
         let meets_congestion = preferred.is_some_and(|zone| zone.reclaim.is_congested);
         match mm.wait_iff_congested(cx, meets_congestion, CONGESTION_WAIT) {
-            Some(until) => Next::Block(Wait::Until(until), Phase::Look),
+            Some(until) => Next::Block(Wait::Until(mm.congested(cx, until)), Phase::Look),
             None => Next::Later(Phase::Look),
         }
     }
@@ -113,7 +113,7 @@ mod tests {
             if let Some(zone) = congested {
                 mm.memory.zone_mut(memory::pageblock::ZoneIndex(zone)).reclaim.is_congested = true;
             }
-            match control.begin_again(&mm, &cx) {
+            match control.begin_again(&mm, &mut cx) {
                 Next::Block(Wait::Until(until), Phase::Look) => Some(until.since(Time(0))),
                 Next::Later(Phase::Look) => None,
                 _ => unreachable!("it begins again, sooner or later"),

@@ -9,6 +9,7 @@
 use memory::{
     cx::Cx,
     event::Event,
+    fact::Throttle,
     news::News,
     pageblock::ZoneIndex,
     step::{TICK, Wait},
@@ -37,6 +38,7 @@ impl AllocControl {
             return Next::Phase(Phase::Stalled { since });
         }
         mm.kswapds[node].has_sleepers = true;
+        Mm::throttled(cx, Throttle::Stall, (0, 0), since + STALL_MOST);
         Next::Block(Wait::Pass { node, until: since + STALL_MOST }, Phase::Stalled { since })
     }
 

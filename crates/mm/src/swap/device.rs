@@ -3,7 +3,12 @@
 
 use std::collections::VecDeque;
 
-use memory::{cost::Cause, cx::Cx, primitive};
+use memory::{
+    cost::{Cause, Work},
+    cx::Cx,
+    fact::{Device as Kind, Fact},
+    primitive,
+};
 use units::{Bytes, Picos, Time};
 
 use super::{SwapMedium, SwapSpec};
@@ -88,7 +93,10 @@ impl Device {
         primitive::swap_io(cx);
         self.free_at = self.free_at.max(cx.now()) + self.per_page;
         let failed = if is_write { self.fails_next_write() } else { self.fails_next_read() };
-        self.queue.push_back(Io { done: self.free_at + self.latency, slot, is_write, failed });
+        let done = self.free_at + self.latency;
+        let took = cx.price(Work::SwapIo);
+        cx.fact(|| Fact::Sent { device: Kind::Swap, is_write, pages: 1, done, joins: None, took });
+        self.queue.push_back(Io { done, slot, is_write, failed });
         self.first.wrapping_add(u32::try_from(self.queue.len() - 1).expect("fewer than slots"))
     }
 

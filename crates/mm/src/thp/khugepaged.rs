@@ -16,6 +16,7 @@ mod survey;
 
 use memory::{
     cx::Cx,
+    fact::Fact,
     frame::{Held, Holdings, SpaceId},
     news::{Daemon, News},
     primitive,
@@ -224,7 +225,10 @@ impl Mm {
             }
             State::Scanning(scan) => self.scan(spaces, cx, scan, has_lock),
             State::Collapsing(scan, mut collapse) => match collapse.step(self, spaces, cx) {
-                Step::Done(ended) => self.after_collapse(cx, scan, collapse.node(), ended),
+                Step::Done(ended) => {
+                    cx.fact(|| Fact::Collapse { node: collapse.node(), result: ended.told() });
+                    self.after_collapse(cx, scan, collapse.node(), ended)
+                }
                 step => {
                     self.khugepaged.state = State::Collapsing(scan, collapse);
                     step.map(|_| ())

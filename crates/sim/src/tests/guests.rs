@@ -12,7 +12,7 @@ use mm::{
 
 use super::{tags::tagged, *};
 use crate::{
-    guests::{GuestLost, LostBy, simulate_guests, simulate_guests_with},
+    guests::{GuestLost, GuestsOptions, LostBy, simulate_guests, simulate_guests_with},
     ids::HOST,
     world::with,
 };
@@ -114,7 +114,9 @@ fn samples_are_of_every_kernel_and_change_nothing() {
     let run = |sample| {
         let guests = [guest(16, true), guest(16, true)];
         let body = async |os, _| phases(os, 2, Bytes::mib(8)).await;
-        simulate_guests_with(&host(64), &guests, sample, no_entries, body).expect("the host has room").1
+        simulate_guests_with(&host(64), &guests, GuestsOptions { sample, ..GuestsOptions::default() }, no_entries, body)
+            .expect("the host has room")
+            .1
     };
     let (without, with) = (run(None), run(Some(Picos::from_micros(10_000))));
     assert_eq!(without.samples, None);

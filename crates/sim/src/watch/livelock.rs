@@ -176,6 +176,12 @@ impl World {
         told.chain(more.map(|more| format!("and {more} more"))).collect()
     }
 
+    /// A task's name, and its activity in words.
+    pub(crate) fn name_and_work(&self, id: TaskId) -> String {
+        let name = self.kernels[self.tasks[id.0 as usize].kernel].name_of(id);
+        format!("{name} ({})", self.doing(id))
+    }
+
     fn name_of(&self, id: TaskId) -> String {
         let task = &self.tasks[id.0 as usize];
         let name = match task.state {

@@ -15,7 +15,7 @@ use mm::whole::daemon::{Row, Scope};
 use units::{Bytes, CpuId, NodeId, Order, Picos, Time, Vpn};
 
 use crate::{
-    ids::{TaskId, Thread},
+    ids::{KernelId, TaskId, Thread},
     task::{
         TaskState,
         operation::{Operation, Progress},
@@ -33,22 +33,31 @@ pub struct What {
     pub name: &'static str,
     /// The node of a kernel thread that has one.
     pub node: Option<NodeId>,
+    /// The number of the guest; 0 is the host, or the only kernel.
+    pub guest: u16,
 }
 
 impl What {
     fn call(name: &'static str) -> Self {
-        Self { name, node: None }
+        Self { name, node: None, guest: 0 }
     }
 
     pub(crate) fn daemon(Thread { daemon, node }: Thread) -> Self {
         let row = Row::of(daemon);
-        Self { name: row.name, node: (row.scope == Scope::Node).then_some(node) }
+        Self { name: row.name, node: (row.scope == Scope::Node).then_some(node), guest: 0 }
+    }
+
+    fn of_kernel(self, kernel: KernelId) -> Self {
+        Self { guest: kernel.0, ..self }
     }
 }
 
 impl fmt::Display for What {
-    /// As the kernel names its threads: `kswapd0`.
+    /// As the kernel names its threads: `kswapd0`, or `guest 1: kswapd0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.guest > 0 {
+            write!(f, "guest {}: ", self.guest)?;
+        }
         f.write_str(self.name)?;
         self.node.map_or(Ok(()), |node| node.fmt(f))
     }
@@ -169,7 +178,7 @@ impl World {
 
     #[inline(never)]
     fn note_slow_step(&mut self, id: TaskId, is_slow: bool) {
-        let Self { tasks, slow_log, cpus, why, .. } = self;
+        let Self { kernels, tasks, slow_log, cpus, why, .. } = self;
         let task = &mut tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &task.state else { unreachable!("an operation has taken a step") };
         let (what, vpn) = describe(operation);
@@ -200,7 +209,8 @@ impl World {
         task.is_slow = is_slow;
         if is_slow {
             let start = cpus[task.cpu.0 as usize].clock;
-            let (cpu, order, spent) = (task.cpu, task.supply.order(), task.spent);
+            let cpu = kernels[task.kernel].number(task.cpu);
+            let (what, order, spent) = (what.of_kernel(task.kernel), task.supply.order(), task.spent);
             let operation = SlowOperation { start, task: id.0, cpu, what, vpn, order, spent };
             slow_log.open.insert(id, Box::new(Open { operation, resumed: None }));
         }
@@ -211,7 +221,8 @@ impl World {
     pub(crate) fn slow_daemon(&mut self, id: TaskId, cpu: CpuId, thread: Thread) {
         let task = &mut self.tasks[id.0 as usize];
         if !std::mem::replace(&mut task.is_slow, true) {
-            let (start, what) = (self.cpus[cpu.0 as usize].clock, What::daemon(thread));
+            let (start, what) = (self.cpus[cpu.0 as usize].clock, What::daemon(thread).of_kernel(task.kernel));
+            let cpu = self.kernels[task.kernel].number(cpu);
             let operation = SlowOperation { start, task: id.0, cpu, what, vpn: None, order: None, spent: task.spent };
             self.slow_log.open.insert(id, Box::new(Open { operation, resumed: None }));
         }
@@ -315,5 +326,7 @@ mod tests {
         let name = |daemon, node| What::daemon(Thread { daemon, node: NodeId(node) }).to_string();
         let names = [name(Daemon::Kswapd, 1), name(Daemon::Kcompactd, 0), name(Daemon::Khugepaged, 0)];
         assert_eq!(names, ["kswapd1", "kcompactd0", "khugepaged"]);
+        let of_guest = What::daemon(Thread { daemon: Daemon::Kswapd, node: NodeId(0) }).of_kernel(KernelId(2));
+        assert_eq!(of_guest.to_string(), "guest 2: kswapd0");
     }
 }

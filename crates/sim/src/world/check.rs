@@ -1,6 +1,6 @@
 //! The check that every frame has one owner: after each step of a unit test, and as often as a run's options say.
 
-use memory::frame::ControlId;
+use memory::frame::{ControlId, Holdings};
 
 use crate::{
     ids::{KernelId, NO_SPACE, TaskId, Thread},
@@ -29,7 +29,14 @@ impl World {
         let own = || (0..).zip(&self.tasks).filter(|(_, task)| task.kernel == id);
         let children = own().filter_map(|(_, task)| task.operation()?.child());
         let spaces = kernel.spaces.iter().map(|(_, space)| space).chain(children).collect();
-        let holdings = |(id, task): (u32, &Task)| {
+        let controls = self.holdings(id).collect();
+        mm::whole::check::walk(mm).unwrap();
+        mm::whole::check::walk_owners(mm, &mm::whole::check::Owners { spaces, controls }).unwrap();
+    }
+    /// The blocks that each task and thread of a kernel holds between two steps.
+    pub(super) fn holdings(&self, id: KernelId) -> impl Iterator<Item = (ControlId, Holdings)> + '_ {
+        let kernel = &self.kernels[id];
+        let of_task = |(id, task): (u32, &Task)| {
             let operation = task.operation()?;
             let space = kernel.spaces.get(task.space).expect("a live task has an address space");
             let mut holdings = operation.holdings(space);
@@ -37,11 +44,9 @@ impl World {
             Some((ControlId(id), holdings))
         };
         let daemons = kernel.daemons.iter().map(|(Thread { daemon, node }, id)| {
-            let holdings = (mm::whole::daemon::Row::of(*daemon).holdings)(mm, *node);
+            let holdings = (mm::whole::daemon::Row::of(*daemon).holdings)(&kernel.mm, *node);
             (ControlId(id.0), holdings)
         });
-        let controls = own().filter_map(holdings).chain(daemons).collect();
-        mm::whole::check::walk(mm).unwrap();
-        mm::whole::check::walk_owners(mm, &mm::whole::check::Owners { spaces, controls }).unwrap();
+        (0..).zip(&self.tasks).filter(move |(_, task)| task.kernel == id).filter_map(of_task).chain(daemons)
     }
 }

@@ -20,6 +20,7 @@ use crate::{
     rwsem::{self, Mode},
     sched::Cpu,
     task::Task,
+    watch::why::Taken,
     world::World,
 };
 
@@ -83,7 +84,7 @@ impl World {
         let running = is_slow.then_some(Running { spaces: &loaded, asked: &mut asked_of });
         let control = ControlId(id.0);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted, alone_until });
-        cx.tell_facts(self.why.as_deref_mut().map(|why| &mut why.facts));
+        cx.tell_facts(self.why.as_deref_mut().map(|why| why.lend(id, kernel.0, start)));
         if here.kicks > 0 {
             cx.leave_guest(std::mem::take(&mut here.kicks));
         }
@@ -106,7 +107,10 @@ impl World {
             trace.take(mm, id, cpu, start);
         }
         if let Some(why) = &mut self.why {
-            why.end_step(id, (start, here.clock), task.page());
+            let (of, span) = (&self.kernels[kernel], (start, here.clock));
+            let of_kernel = (kernel.0, u32::try_from(of.cpus.start).expect("fewer than 2^32 CPUs"));
+            let taken = Taken { task: id, is_thread, kernel: of_kernel, cpu, span };
+            why.end_step(taken, task.page(), |task| of.name_of(task));
         }
         self.settle_step(id, cpu, &Owed { faults, shootdowns, asked_of: &asked_of });
         self.running = loaded;

@@ -1,6 +1,12 @@
 //! Turns of the one order: which CPU or timer has the next, the current task's request, and the end of waits.
 
-use memory::{cost::Cause, decision::Decision, frame::SpaceId, step::Wait, tlb::Shootdowns};
+use memory::{
+    cost::Cause,
+    decision::Decision,
+    frame::{Held, Holdings, SpaceId},
+    step::Wait,
+    tlb::Shootdowns,
+};
 use os::{Barrier, Placement};
 use units::{CpuId, Errno, Time};
 
@@ -312,6 +318,9 @@ impl World {
 
     /// Puts an operation to sleep.
     pub(super) fn sleep(&mut self, id: TaskId, from: Time, wait: Wait) {
+        if self.why.is_some() {
+            self.tell_sleep(id, from, wait);
+        }
         let task = &mut self.tasks[id.0 as usize];
         let TaskState::Kernel(operation) = std::mem::replace(&mut task.state, TaskState::Blocked) else {
             unreachable!("an operation sleeps");
@@ -339,6 +348,32 @@ impl World {
         self.clock.arm(until, id);
     }
 
+    /// Tells the observer of operations what a task begins to sleep for.
+    #[cold]
+    fn tell_sleep(&mut self, id: TaskId, from: Time, wait: Wait) {
+        let kernel = self.tasks[id.0 as usize].kernel;
+        let is_within = self.why.as_mut().is_some_and(|why| why.is_within(id, from));
+        match wait {
+            Wait::Folio(pfn) if is_within => {
+                let has = |held: &Held| held.pfn <= pfn && pfn < held.pfn.plus(held.order.frames());
+                let holds = |holdings: &Holdings| holdings.off_lru.iter().chain(&holdings.isolated).any(has);
+                let found = self.holdings(kernel).find(|(control, its)| control.0 != id.0 && holds(its));
+                let text = found.map(|(control, _)| self.name_and_work(TaskId(control.0)));
+                if let (Some(why), Some(text)) = (&mut self.why, text) {
+                    why.finds_held(id, || text);
+                }
+            }
+            Wait::Io { until, cause } if is_within => {
+                let Self { kernels, why, .. } = self;
+                let name = |task: TaskId| kernels[kernel].name_of(task);
+                if let Some(why) = why {
+                    why.waits_for_device((id, kernel.0), (from, until.max(from)), cause, name);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Ends the sleep of an operation.
     pub(crate) fn end_sleep(&mut self, id: TaskId, at: Time) {
         self.leave_pass(id);
@@ -349,7 +384,7 @@ impl World {
             let at = at.max(slumber.since);
             task.wait(slumber.since, at, slumber.cause);
             if let Some(why) = &mut self.why {
-                why.waited(id, (slumber.since, at), slumber.cause, || None);
+                why.waited_for_lock(id, (slumber.since, at), slumber.cause);
             }
             self.wake(id, at, Enqueue::Woken);
         }

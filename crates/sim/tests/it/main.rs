@@ -18,3 +18,4 @@ mod shootdowns;
 mod state;
 mod support;
 mod why;
+mod why_causes;

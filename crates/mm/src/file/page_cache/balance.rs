@@ -4,7 +4,14 @@
 //! Below the middle between both limits writers run free. Above it each writer pauses from time to time, so that all writers
 //! together dirty no more than the disk writes; at the hard limit they stop.
 
-use memory::{cx::Cx, frame::ControlId, lru_kind::LruKind, pageblock::ZoneIndex, step::Wait};
+use memory::{
+    cx::Cx,
+    fact::{Fact, Throttle},
+    frame::ControlId,
+    lru_kind::LruKind,
+    pageblock::ZoneIndex,
+    step::Wait,
+};
 use units::{NodeId, Picos, Time};
 
 use super::PageCache;
@@ -258,6 +265,8 @@ impl Mm {
         }
         task.nr_dirtied_pause = pause_pages;
         let until = cx.now() + JIFFY * u64::try_from(pause.max(1)).expect("positive");
+        let counts = [limits.dirty, limits.thresh].map(|pages| u64::try_from(pages).unwrap_or(0));
+        cx.fact(|| Fact::Throttled { by: Throttle::Dirty, has: counts[0], limit: counts[1], until });
         Some(Wait::Until(until))
     }
 

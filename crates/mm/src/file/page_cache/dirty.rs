@@ -309,6 +309,11 @@ impl Mm {
         self.cache.disk.written_by(pages)
     }
 
+    /// Number of writes under way to the disk, and from how many on it is congested.
+    pub(crate) fn disk_congestion(&self) -> (u64, u64) {
+        self.cache.disk.congestion()
+    }
+
     /// Until when the disk has too many writes, if it has.
     pub(crate) fn disk_congested_until(&self) -> Option<Time> {
         self.cache.disk.congested_until()

@@ -10,6 +10,7 @@ use memory::{
     cost::Cause,
     cx::Cx,
     event::Event,
+    fact::{Fact, HintVerdict},
     frame::{ControlId, Holdings, SpaceId},
     last_fault::{Last, sharing::Parts},
     primitive,
@@ -88,6 +89,15 @@ impl HintFault {
         let fault =
             Fault { is_local: on == here, is_read_only: !huge.is_writable(), ..Fault::at(stays_on, HUGE_PAGES, last) };
         let splits = !huge.is_zero_page() && mm.is_falsely_shared(cx, huge.pfn(), vpn);
+        let control = cx.control();
+        cx.fact(|| {
+            let hinted = match to {
+                _ if splits => HintVerdict::FalselyShared,
+                Some(_) => HintVerdict::Moves,
+                None => mm.why_hinted(control, policy, last, (on, here)),
+            };
+            Fact::HintFault { node: on, here, pages: HUGE_PAGES, hinted }
+        });
         let to = if splits { Some(on) } else { to };
         let Some(to) = to.filter(|_| !huge.is_zero_page()) else {
             clear_huge(space, cx, slot);
@@ -124,6 +134,11 @@ impl HintFault {
             let on = mm.memory.node_of(pte.pfn());
             count(cx, on == here);
             let (to, last) = mm.numa_misplaced(cx, policy, pte.pfn(), Order::BASE);
+            let control = cx.control();
+            cx.fact(|| {
+                let stays = || mm.why_hinted(control, policy, last, (on, here));
+                Fact::HintFault { node: on, here, pages: 1, hinted: to.map_or_else(stays, |_| HintVerdict::Moves) }
+            });
             let is_shared = space.vmas.find(vpn).and_then(|vma| vma.file).is_some_and(|file| file.is_shared)
                 && mm.mappings_of(pte.pfn()) > 1;
             let fault = Fault {
@@ -268,6 +283,24 @@ impl Mm {
             cx.test(Test::MisplacedTwice, on, follows);
         }
         ((follows && is_elsewhere).then_some(here), last)
+    }
+
+    /// Why a page is to move or to stay, once that is decided; `last` is the fault before this one.
+    fn why_hinted(&self, control: ControlId, policy: Mempolicy, last: Last, nodes: (NodeId, NodeId)) -> HintVerdict {
+        let (on, here) = nodes;
+        let was_on = last.place().map(|place| {
+            let is_cpu = self.memory.variant().numa_groups;
+            let cpu = units::CpuId(u32::try_from(place).expect("a CPU's number"));
+            if is_cpu { self.memory.node_of_cpu(cpu) } else { self.memory.nodes().ids().nth(place).unwrap_or(on) }
+        });
+        match () {
+            () if !policy.is_local() => HintVerdict::Policy,
+            () if on == here => HintVerdict::IsLocal,
+            () if was_on != Some(here) || !(self.memory.variant().numa_groups || last.may_be(control)) => {
+                HintVerdict::LastElsewhere
+            }
+            () => HintVerdict::Group,
+        }
     }
 
     /// The record of a fault of this step's task (`cpu_pid_to_cpupid`; with a node instead of the CPU up to 3.12).

@@ -10,6 +10,7 @@ use memory::{
     bell::{Rest, Wish},
     cx::Cx,
     event::Event,
+    fact::Fact,
     frame::Holdings,
     lru_kind::LruKind,
     pageblock::ZoneIndex,
@@ -152,7 +153,12 @@ impl Mm {
             Phase::Zone { at, order, mut scan, before } => match scan.step(self, spaces, cx, &mut run.sc) {
                 Step::More => Next::Later(Phase::Zone { at, order, scan, before }),
                 Step::Block(wait) => Next::Block(wait, Phase::Zone { at, order, scan, before }),
-                Step::Done(()) => self.end_kswapd_zone(cx, run, at, order, before),
+                Step::Done(()) => {
+                    let (zone, node) = (Some(self.memory.zone(at).kind), self.memory.zone(at).node);
+                    let (priority, scanned, reclaimed) = (run.sc.priority, run.sc.scanned, run.sc.reclaimed - before);
+                    cx.fact(|| Fact::KswapdPass { node, zone, order, priority, scanned, reclaimed });
+                    self.end_kswapd_zone(cx, run, at, order, before)
+                }
             },
             Phase::Compact { next, run: compact } => self.compact_for_kswapd(spaces, cx, node, run, (next, compact)),
         }

@@ -7,6 +7,7 @@ use memory::{
     cost::Cause,
     cx::Cx,
     event::Event,
+    fact::Collapsed,
     frame::{FrameFlag, Held, Holdings, SpaceId},
     primitive,
     step::{RUN, Step, Wait},
@@ -35,6 +36,17 @@ pub(super) enum Ended {
     Abandoned(Option<Pfn>),
     /// There is no huge page to be had.
     NoMemory,
+}
+
+impl Ended {
+    /// The result as a fact has it.
+    pub(super) fn told(self) -> Collapsed {
+        match self {
+            Self::Collapsed => Collapsed::Succeeded,
+            Self::Abandoned(_) => Collapsed::Abandoned,
+            Self::NoMemory => Collapsed::NoMemory,
+        }
+    }
 }
 
 /// The collapse of one range of a process into a huge page.
@@ -322,7 +334,7 @@ impl Collapse {
             let to = frame.plus(u32::try_from(n).expect("below 512"));
             let was = space.tables.pte(table, self.range.start.plus(n));
             if was.is_none_or_zero() {
-                mm.memory.clear(cx, to, Order::BASE);
+                mm.memory.clear_hole(cx, to);
             } else {
                 mm.memory.copy(cx, was.pfn(), to, Order::BASE);
                 space.rss -= 1;
