@@ -13,7 +13,6 @@ use report::{
     stats::{Interval, Pair, amean, paired_interval, unpaired_interval},
 };
 use serde::Serialize;
-use workloads::guests;
 
 pub use self::text::{json, text};
 use crate::{
@@ -173,9 +172,7 @@ fn of_one(cells: Vec<&Cell>) -> Result<Vec<&Cell>, UsageError> {
         all.dedup();
         all.join(", ")
     };
-    if first.key.workload == guests::INFO.name {
-        return Err(UsageError::new(format!("{} has several kernels, and no fork yet", first.key.workload)));
-    }
+    why::check_single(cells.iter().map(|cell| &cell.key))?;
     if cells.iter().any(|cell| cell.key.column() != first.key.column()) {
         let columns = names(&|key| key.column().label());
         return Err(UsageError::of_key("--kernel", format!("a fork is of one column; the result has {columns}")));

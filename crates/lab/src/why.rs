@@ -157,14 +157,18 @@ pub(crate) fn chosen<'a>(cells: &'a [Cell], result: &Path, wanted: &Chosen) -> R
     let seed = wanted.seed.map(|seed| seed.to_string());
     let of_seed =
         keep(of_case, seed.as_ref(), "--seed", |key| key.seed.to_string(), |key, seed| key.seed.to_string() == seed)?;
-    if let Some(cell) = of_seed.iter().find(|cell| cell.key.workload == workloads::guests::INFO.name) {
-        let workload = &cell.key.workload;
-        return Err(UsageError::in_file(
-            place,
-            format!("{workload} has several kernels, of which no facts are kept yet"),
-        ));
-    }
     Ok(of_seed)
+}
+
+/// Refuses runs with several kernels: nothing is counted of them yet, and no branch leaves them.
+pub(crate) fn check_single<'a>(mut keys: impl Iterator<Item = &'a Key>) -> Result<(), UsageError> {
+    match keys.find(|key| key.workload == workloads::guests::INFO.name) {
+        None => Ok(()),
+        Some(key) => {
+            let problem = "has several kernels; of such runs --slowest, --stall and --at can be asked";
+            Err(UsageError::new(format!("{} {problem}", key.workload)))
+        }
+    }
 }
 
 /// The cells of a name, where one is given.
@@ -186,21 +190,23 @@ fn keep<'a>(
     Ok(kept)
 }
 
-/// The operations of tasks in the logs of cells, the slowest first, as far as they are asked about.
+/// The operations in the logs of cells, the slowest first, as far as they are asked about: of tasks, unless a thread is named.
 fn stalls<'a>(cells: &[&'a Cell], wanted: &WhyWanted) -> Result<Vec<Stall<'a>>, UsageError> {
+    let of_thread = wanted.what.as_deref().is_some_and(is_of_thread);
     let of_cell = |cell: &'a Cell| {
         let log = cell.slow_path.as_ref().expect("cells without a log were left out");
-        let entries = log.entries.iter().filter(|entry| !is_of_thread(log.name(entry)));
+        let entries = log.entries.iter().filter(move |entry| is_of_thread(log.name(entry)) == of_thread);
         entries.map(move |entry| Stall { cell, log, entry, number: 0 })
     };
     let mut all: Vec<Stall<'a>> = cells.iter().copied().flat_map(of_cell).collect();
     if let Some(what) = &wanted.what {
-        let known: BTreeSet<&str> = all.iter().map(|stall| stall.log.name(stall.entry)).collect();
-        if !known.contains(what.as_str()) {
+        let is = |stall: &Stall<'_>| stall.log.name(stall.entry) == what || base(stall.log.name(stall.entry)) == what;
+        if !all.iter().any(is) {
+            let known: BTreeSet<&str> = all.iter().map(|stall| stall.log.name(stall.entry)).collect();
             let known: Vec<&str> = known.into_iter().collect();
             return Err(UsageError::of_key("--what", unknown("operation", what, &known)));
         }
-        all.retain(|stall| stall.log.name(stall.entry) == what);
+        all.retain(is);
     }
     if let Some(order) = wanted.order {
         all.retain(|stall| stall.entry.order == Some(order));
@@ -208,8 +214,9 @@ fn stalls<'a>(cells: &[&'a Cell], wanted: &WhyWanted) -> Result<Vec<Stall<'a>>, 
     all.sort_by_key(|stall| Reverse(stall.entry.ps()));
     all.iter_mut().zip(1..).for_each(|(stall, number)| stall.number = number);
     let (place, count) = (wanted.result.display(), all.len());
+    let whose = if of_thread { "kernel threads" } else { "tasks" };
     let has =
-        |option: &str| UsageError::of_key(option, format!("the logs of {place} hold {count} operations of tasks"));
+        |option: &str| UsageError::of_key(option, format!("the logs of {place} hold {count} operations of {whose}"));
     match wanted.which {
         Which::Slowest(_) if all.is_empty() => Err(has("--slowest")),
         Which::Slowest(most) => Ok(all.into_iter().take(most).collect()),
@@ -227,9 +234,14 @@ fn stalls<'a>(cells: &[&'a Cell], wanted: &WhyWanted) -> Result<Vec<Stall<'a>>, 
     }
 }
 
+/// The name of an operation without its guest: `fault` of `guest 1: fault`.
+fn base(name: &str) -> &str {
+    name.split_once(": ").map_or(name, |(_, base)| base)
+}
+
 /// Whether an operation is the work of a kernel thread, such as `kswapd0`.
 pub(crate) fn is_of_thread(name: &str) -> bool {
-    let base = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let base = base(name).trim_end_matches(|letter: char| letter.is_ascii_digit());
     Daemon::ALL.iter().any(|daemon| Row::of(*daemon).name == base)
 }
 
@@ -257,12 +269,20 @@ fn check_same(cell: &Cell, log: &SlowPath, (now, slow_path): (&str, &SlowPath)) 
     Ok(())
 }
 
+/// The kernel of an operation, where the run has several.
+fn place_of(key: &Key, name: &str) -> Option<String> {
+    let guest = name.split_once(": ").map(|(guest, _)| guest.to_owned());
+    guest.or_else(|| (key.workload == workloads::guests::INFO.name).then(|| "host".to_owned()))
+}
+
 fn of_stall(stall: Stall<'_>, facts: Vec<Told>) -> Explained {
     let Stall { cell, log, entry, number } = stall;
     Explained {
         stall: number,
         key: cell.key.clone(),
         what: log.name(entry).to_owned(),
+        is_thread: is_of_thread(log.name(entry)),
+        place: place_of(&cell.key, log.name(entry)),
         start_ps: entry.start_ps,
         time_ps: entry.ps(),
         task: entry.task,
@@ -280,7 +300,7 @@ mod tests {
 
     #[test]
     fn work_of_kernel_threads_is_none_of_a_task() {
-        assert_eq!(["kswapd0", "kcompactd12", "khugepaged", "flush"].map(is_of_thread), [true; 4]);
-        assert_eq!(["fault", "pwrite", "fsync", "mmap"].map(is_of_thread), [false; 4]);
+        assert_eq!(["kswapd0", "guest 1: kcompactd12", "khugepaged", "flush"].map(is_of_thread), [true; 4]);
+        assert_eq!(["fault", "pwrite", "guest 2: fsync", "mmap"].map(is_of_thread), [false; 4]);
     }
 }

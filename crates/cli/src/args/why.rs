@@ -40,6 +40,7 @@ Examples:
   pagelab run thpscale --machine two-node-2g --variant v4.1-rc2 -o results/mine
   pagelab show results/mine --stalls 10
   pagelab why results/mine --slowest 10 --what fault
+  pagelab why results/mine --slowest 3 --what kswapd0
   pagelab why results/mine --stall 17 --kernel v4.1-rc2
   pagelab why results/mine --at 12.3s --task 4
   pagelab why results/mine --slowest 1 --what fault --order 9 --inevitable
@@ -53,8 +54,8 @@ boost (of watermarks).
 
 Two lines name the operation: its place, kind, task and instant, its cell, page and order, and its time by cause. Each
 sentence below is about one kind of fact, from the instant of the first one on; what finds no room is in --format json, fact
-by fact. Operations of kernel threads are left out. A cell takes as long as it took; several operations of a cell are
-found in one run of it.
+by fact. Operations of kernel threads are left out, unless --what names a thread. A cell takes as long as it took; several
+operations of a cell are found in one run of it.
 
 Exit status: 0 printed, 1 a cell did not come out as it was, 2 wrong input: no result of the simulator, a result of another
 program, fewer operations than asked for, or an unknown column, row or mechanism, 130 interrupted."
@@ -89,7 +90,8 @@ pub(crate) struct Why {
     /// With --at, the number of the task
     #[arg(long, value_name = "N", requires = "at")]
     task: Option<u32>,
-    /// Only operations of this kind: fault, or the name of a system call such as fsync
+    /// Only operations of this kind: fault, the name of a system call such as fsync, or a kernel thread such as kswapd0; in a run
+    /// with guests, of all kernels, or as in "guest 1: fault" of the named kernel
     #[arg(long, value_name = "KIND")]
     what: Option<String>,
     /// Only requests for blocks of this order: 9 is a huge page

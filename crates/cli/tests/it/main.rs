@@ -48,5 +48,6 @@ mod travel;
 mod twelve;
 mod values;
 mod why;
+mod why_facts;
 mod why_page;
 mod will_it_scale;

@@ -13,6 +13,12 @@ pub struct Explained {
     pub(super) key: Key,
     /// The kind of operation.
     pub(super) what: String,
+    /// The kernel, where the run has several: `host`, or `guest 1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) place: Option<String>,
+    /// Whether this is the work of a kernel thread.
+    #[serde(skip)]
+    pub(super) is_thread: bool,
     /// When it left the fast path, in picoseconds since the start of the run.
     pub(super) start_ps: u64,
     /// The whole time, in picoseconds.

@@ -16,7 +16,7 @@ use serde::Serialize;
 use units::{Order, Time};
 
 use super::{
-    Explained, WhyWanted, chain,
+    Explained, WhyWanted, chain, check_single,
     numbers::{seconds, span},
     why, words,
 };
@@ -93,6 +93,7 @@ pub fn inevitable(
     progress: &mut dyn Progress,
 ) -> Result<Vec<Inevitable>, RunError> {
     let explained = why(wanted, stop)?;
+    check_single(explained.iter().map(|stall| &stall.key))?;
     if let Some(other) = explained.iter().find(|stall| stall.vpn.is_none()) {
         let how =
             format!("{} of task {} is no fault, and has no pages to know it by; --what fault", other.what, other.task);

@@ -11,7 +11,7 @@ use report::{Cell, Key, Record, WIDTH, short::text::fold};
 use rules::variant::Variant;
 use serde::Serialize;
 
-use super::{Chosen, check_same, chosen, failed, numbers::count, run};
+use super::{Chosen, check_same, check_single, chosen, failed, numbers::count, run};
 use crate::{
     order::{Order, Tests},
     progress::RunError,
@@ -92,7 +92,9 @@ pub fn nothing(wanted: &NothingWanted, stop: &AtomicBool) -> Result<Vec<Nothing>
     let (cells, others): (Vec<Record>, Vec<Record>) = contents.records.into_iter().partition(is_cell);
     let cells = report::cells(cells);
     let mut groups: Vec<(Variant, Vec<Key>, Tally)> = Vec::new();
-    for cell in chosen(&cells, directory, &wanted.chosen)? {
+    let cells = chosen(&cells, directory, &wanted.chosen)?;
+    check_single(cells.iter().map(|cell| &cell.key))?;
+    for cell in cells {
         let in_file = |problem| UsageError::in_file(directory.display(), problem);
         provenance::check_program(&cell.key.program).map_err(in_file)?;
         let order = order_again(directory, &identity, &others, &cell.key)?;

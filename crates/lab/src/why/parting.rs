@@ -11,7 +11,7 @@ use report::{Cell, Record, WIDTH, compare::Between, short::text::fold};
 use serde::Serialize;
 use units::Time;
 
-use super::{chain, numbers::seconds};
+use super::{chain, check_single, numbers::seconds};
 use crate::{
     branches::run_all,
     order::{BranchChange, BranchOrder, Branched, CellOrder},
@@ -53,6 +53,7 @@ pub struct Parting {
 /// As [`crate::show::between::between`]; a result of another program.
 pub fn parting(wanted: &BetweenWanted, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Parting, RunError> {
     let (cells, case) = first_pair(wanted)?;
+    check_single(cells.iter().map(|cell| &cell.key))?;
     let (identity, contents) = results::contents(&wanted.result, None)?;
     let others: Vec<Record> =
         contents.records.into_iter().filter(|record| !matches!(record, Record::Cell(_))).collect();

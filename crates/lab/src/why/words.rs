@@ -20,9 +20,11 @@ const INDENT: usize = 15;
 
 /// The lines of an operation.
 pub(super) fn block(explained: &Explained) -> String {
-    let Explained { stall, key, what, start_ps, time_ps, task, cpu, vpn, order, parts, facts } = explained;
+    let Explained { stall, key, what, place: of, is_thread, start_ps, time_ps, task, cpu, vpn, order, parts, facts } =
+        explained;
+    let of_task = if *is_thread { String::new() } else { format!(" of task {task}") };
     let head = format!(
-        "{stall}. {what} of task {task} at {} s, {}: {} {} on {}, seed {}",
+        "{stall}. {what}{of_task} at {} s, {}: {} {} on {}, seed {}",
         seconds(Time(*start_ps)),
         span(*time_ps),
         key.experiment,
@@ -35,7 +37,12 @@ pub(super) fn block(explained: &Explained) -> String {
     let place = format!("{}{}CPU {cpu}: {}", page.unwrap_or_default(), order.unwrap_or_default(), causes(parts));
     let mut lines = indented(&head, 0, 3);
     lines.extend(indented(&place, 3, 3));
-    let sentences = chain::sentences(facts, (*task, *time_ps));
+    let mut sentences = chain::sentences(facts, (*task, *time_ps));
+    if let Some(of) = of {
+        for sentence in &mut sentences {
+            sentence.text.insert_str(0, &format!("{of}: "));
+        }
+    }
     let room = LINES.saturating_sub(lines.len());
     let whole = fitting(&sentences, room);
     let kept = if whole.len() < sentences.len() { fitting(&sentences, room.saturating_sub(1)) } else { whole };
