@@ -382,8 +382,10 @@ fn take_in_turn(
             continue;
         }
         if !has_node(pass.avoids, zone.node)
-            && zone.is_ok(order, pass.mark, highest, urgency, rules)
-            && let Some(pfn) = zone.take(frames, cx, (want, end), urgency, rules)
+            && cx.test(Test::AllocMark, zone.name(), zone.is_ok(order, pass.mark, highest, urgency, rules))
+            && let found = zone.take(frames, cx, (want, end), urgency, rules)
+            && cx.test(Test::AllocLists, zone.name(), found.is_some())
+            && let Some(pfn) = found
         {
             if order > Order::BASE && urgency.is_harder() {
                 zone.reserve_high_atomic(frames, cx, pfn, rules);

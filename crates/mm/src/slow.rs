@@ -22,6 +22,7 @@ use memory::{
     pageblock::ZoneIndex,
     primitive,
     step::{Step, TICK, Wait},
+    tally::Test,
 };
 use rules::{
     gfp::{AllocRequest, COSTLY, Effort, Mark, Mobility, Urgency},
@@ -297,22 +298,31 @@ impl AllocControl {
 
     /// 8 to 11: begins another round, calls the OOM killer, or fails.
     fn decide(&mut self, mm: &mut Mm, cx: &mut Cx, reclaimed: u64) -> Next {
-        if self.request.no_retry || (self.is_costly() && self.request.effort != Effort::RetriesHard) {
+        let (node, retries) = (self.request.node, self.request.effort == Effort::RetriesHard);
+        if !cx.test(Test::OomRetries, node, !self.request.no_retry)
+            || !cx.test(Test::OomCostly, node, !self.is_costly() || retries)
+        {
             return Next::Done(None);
         }
-        match self.should_reclaim_again(mm, cx, reclaimed) {
-            Again::AtOnce => Next::Later(Phase::Look),
-            Again::After(wait) => Next::Block(wait, Phase::Look),
-            Again::No if reclaimed > 0 && self.should_compact_again(mm) => Next::Later(Phase::Look),
-            Again::No => Next::Phase(Phase::Oom),
+        let again = self.should_reclaim_again(mm, cx, reclaimed);
+        cx.test(Test::OomReclaim, node, matches!(again, Again::No));
+        match again {
+            Again::AtOnce => return Next::Later(Phase::Look),
+            Again::After(wait) => return Next::Block(wait, Phase::Look),
+            Again::No => {}
         }
+        if reclaimed > 0 && !cx.test(Test::OomCompact, node, !self.should_compact_again(mm)) {
+            return Next::Later(Phase::Look);
+        }
+        Next::Phase(Phase::Oom)
     }
 
     /// 11 (`__alloc_pages_may_oom`): tries at the High mark once more, in case a process was killed meanwhile.
     fn out_of_memory(&mut self, mm: &mut Mm, spaces: &Spaces, cx: &mut Cx) -> Next {
         let request = AllocRequest { urgency: Urgency::Normal, ..self.request };
-        if let Some(found) = mm.memory.alloc_above(cx, &request, Mark::High) {
-            return Next::Done(Some(found));
+        let found = mm.memory.alloc_above(cx, &request, Mark::High);
+        if !cx.test(Test::OomHigh, request.node, found.is_none()) {
+            return Next::Done(found);
         }
         // Killing a process would not make a large block, nor memory of one node.
         let helps = !self.is_costly() && request.effort != Effort::RetriesHard && !request.this_node_only;
@@ -323,7 +333,11 @@ impl AllocControl {
         if helps && let Some((leak, wait)) = mm.begin_leak_on_oom(cx) {
             return Next::Block(wait, Phase::Leak(leak));
         }
-        if !helps || !mm.out_of_memory(spaces, cx, self.is_victim) {
+        if !cx.test(Test::OomHelps, request.node, helps) {
+            return Next::Done(None);
+        }
+        let is_killed = mm.out_of_memory(spaces, cx, self.is_victim);
+        if !cx.test(Test::OomKills, request.node, is_killed) {
             return Next::Done(None);
         }
         if mm.memory.variant().slow_path == SlowPath::Fixed {

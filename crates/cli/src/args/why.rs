@@ -48,9 +48,9 @@ Examples:
   pagelab why results/two --between 4.1-rc2+0 4.1-rc2+4 --row amean:fault-huge-7
   pagelab why results/mine --nothing direct-compaction --kernel v4.1-rc2
 
-Mechanisms of --nothing: kswapd, kswapd-compaction (up to 4.5), direct-compaction, kcompactd, proactive-compaction,
-reclaim (direct reclaim), khugepaged, huge-fault, numa-scan, numa-balancing, reporting (free page reporting),
-boost (of watermarks).
+Mechanisms of --nothing: allocation, kswapd, kswapd-compaction (up to 4.5), direct-compaction, kcompactd,
+proactive-compaction, reclaim (direct reclaim), oom (the OOM killer), khugepaged, huge-fault, numa-scan, numa-balancing,
+reporting (free page reporting), boost (of watermarks).
 
 Two lines name the operation: its place, kind, task and instant, its cell, page and order, and its time by cause. Each
 sentence below is about one kind of fact, from the instant of the first one on; what finds no room is in --format json, fact

@@ -2,13 +2,15 @@
 //!
 //! The mechanisms, by the names that a user types, and their tests: one table for the counts, the texts and the help.
 
-use rules::variant::{LruBy, Variant, WatermarkBoost};
+use rules::variant::{LruBy, SlowPath, Variant, WatermarkBoost};
 use serde::{Deserialize, Serialize};
 
 /// A daemon, or a part of the slow path, whose tests are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mechanism {
+    /// Requests that the lists of a CPU cannot serve.
+    Allocation,
     /// Reclaim by kswapd.
     Kswapd,
     /// Compaction by kswapd, up to 4.5.
@@ -21,6 +23,8 @@ pub enum Mechanism {
     ProactiveCompaction,
     /// Reclaim by a task, for its own request.
     DirectReclaim,
+    /// The OOM killer.
+    Oom,
     /// Collapse of base pages into a huge page.
     Khugepaged,
     /// Faults that map a huge page.
@@ -38,12 +42,14 @@ pub enum Mechanism {
 impl Mechanism {
     /// All mechanisms, in the order of their tests.
     pub const ALL: &[Self] = &[
+        Self::Allocation,
         Self::Kswapd,
         Self::KswapdCompaction,
         Self::DirectCompaction,
         Self::Kcompactd,
         Self::ProactiveCompaction,
         Self::DirectReclaim,
+        Self::Oom,
         Self::Khugepaged,
         Self::HugeFault,
         Self::NumaScan,
@@ -55,12 +61,14 @@ impl Mechanism {
     /// The name that a user types.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Allocation => "allocation",
             Self::Kswapd => "kswapd",
             Self::KswapdCompaction => "kswapd-compaction",
             Self::DirectCompaction => "direct-compaction",
             Self::Kcompactd => "kcompactd",
             Self::ProactiveCompaction => "proactive-compaction",
             Self::DirectReclaim => "reclaim",
+            Self::Oom => "oom",
             Self::Khugepaged => "khugepaged",
             Self::HugeFault => "huge-fault",
             Self::NumaScan => "numa-scan",
@@ -73,12 +81,14 @@ impl Mechanism {
     /// The work that is done when the last test passes, as the beginning of a sentence.
     pub const fn done(self) -> &'static str {
         match self {
+            Self::Allocation => "a zone gave a block",
             Self::Kswapd => "kswapd freed memory",
             Self::KswapdCompaction => "kswapd's compaction made a block",
             Self::DirectCompaction => "direct compaction made a block",
             Self::Kcompactd => "kcompactd made a block",
             Self::ProactiveCompaction => "kcompactd lowered a zone's score",
             Self::DirectReclaim => "direct reclaim freed memory",
+            Self::Oom => "the OOM killer chose a process",
             Self::Khugepaged => "khugepaged collapsed a range",
             Self::HugeFault => "a fault mapped a huge page",
             Self::NumaScan => "a scan made pages hint",
@@ -182,6 +192,10 @@ fn is_proactive(rules: &Variant) -> bool {
     rules.kcompactd && rules.compact_proactive
 }
 
+fn is_fixed(rules: &Variant) -> bool {
+    rules.slow_path == SlowPath::Fixed
+}
+
 fn boosts(rules: &Variant) -> bool {
     rules.watermark_boost != WatermarkBoost::None
 }
@@ -225,6 +239,12 @@ macro_rules! tests {
 }
 
 tests! {
+    Allocation {
+        AllocMark: "get_page_from_freelist", "zone_watermark_ok", PAGE_ALLOC, "zones", false, always,
+            "the zone is above the mark with a block of the order";
+        AllocLists: "get_page_from_freelist", "rmqueue", PAGE_ALLOC, "zones", false, always,
+            "the lists that the request may take from have a block";
+    }
     Kswapd {
         KswapdAsleep: "wakeup_kswapd", "waitqueue_active", VMSCAN, "requests", true, always, "kswapd sleeps";
         KswapdHopes: "wakeup_kswapd", "kswapd_failures", VMSCAN, "requests", true, by_node,
@@ -316,6 +336,23 @@ tests! {
         ReclaimReady: "shrink_zones", "compaction_ready", VMSCAN, "zones", false, always,
             "compaction cannot begin in the zone yet";
         ReclaimFrees: "do_try_to_free_pages", "nr_reclaimed", VMSCAN, "runs", true, always, "the run has freed memory";
+    }
+    Oom {
+        OomRetries: "__alloc_pages_slowpath", "__GFP_NORETRY", PAGE_ALLOC, "rounds", true, always,
+            "the request may be tried again";
+        OomCostly: "__alloc_pages_slowpath", "costly order", PAGE_ALLOC, "rounds", true, always,
+            "the order is 3 at most, or the request retries hard";
+        OomProgress: "__alloc_pages_slowpath", "did_some_progress", PAGE_ALLOC, "rounds", true, is_fixed,
+            "reclaim has freed nothing";
+        OomReclaim: "should_reclaim_retry", "retry", PAGE_ALLOC, "rounds", true, |rules| !is_fixed(rules),
+            "reclaim is not worth another round";
+        OomCompact: "should_compact_retry", "retry", PAGE_ALLOC, "rounds", true, |rules| !is_fixed(rules),
+            "compaction is not worth another round";
+        OomHigh: "__alloc_pages_may_oom", "high_wmark", PAGE_ALLOC, "rounds", true, always,
+            "no zone is above its High mark";
+        OomHelps: "__alloc_pages_may_oom", "order and node", PAGE_ALLOC, "rounds", true, always,
+            "killing a process would help: a small block, of any node";
+        OomKills: "__alloc_pages_may_oom", "out_of_memory", PAGE_ALLOC, "rounds", true, always, "there is a process to kill";
     }
     Khugepaged {
         KhugepagedLock: "khugepaged_scan_mm_slot", "mmap_lock", KHUGEPAGED, "processes", true,

@@ -4,7 +4,7 @@
 //! Phases have numbers in the order of the kernel's function. A phase does what it does in later releases (`slow.rs`); this file
 //! has the order of the phases.
 
-use memory::{cx::Cx, step::Wait};
+use memory::{cx::Cx, step::Wait, tally::Test};
 use rules::gfp::{COSTLY, Effort, Mobility};
 use units::{Order, Picos};
 
@@ -64,8 +64,11 @@ impl AllocControl {
         self.reclaimed += reclaimed;
         let is_worth_it = request.order <= COSTLY
             || (request.effort == Effort::RetriesHard && self.reclaimed < u64::from(request.order.frames()));
-        if !request.no_retry && is_worth_it {
-            return if reclaimed == 0 { Next::Phase(Phase::Oom) } else { self.begin_again(mm, cx) };
+        if cx.test(Test::OomRetries, request.node, !request.no_retry)
+            && cx.test(Test::OomCostly, request.node, is_worth_it)
+        {
+            let is_vain = cx.test(Test::OomProgress, request.node, reclaimed == 0);
+            return if is_vain { Next::Phase(Phase::Oom) } else { self.begin_again(mm, cx) };
         }
         if request.order == Order::BASE {
             return Next::Done(None);
