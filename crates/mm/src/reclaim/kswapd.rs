@@ -296,9 +296,9 @@ impl Mm {
     /// Counts the test of each zone, up to the first one that fails.
     #[cold]
     fn count_zones(&self, cx: &mut Cx, node: NodeId, wish: Wish) {
-        let names = self.memory.node_zones(node).iter().filter(|zone| zone.kind <= wish.highest);
-        for (zone, is_balanced) in names.map(|zone| zone.name()).zip(self.memory.balanced_zones(node, wish)) {
-            if !cx.test(Test::KswapdSleepsZone, zone, is_balanced) {
+        let zones = self.memory.node_zones(node).iter().filter(|zone| zone.kind <= wish.highest);
+        for (zone, is_balanced) in zones.zip(self.memory.balanced_zones(node, wish)) {
+            if !cx.test(Test::KswapdSleepsZone, zone.name(), is_balanced) {
                 return;
             }
         }
