@@ -83,3 +83,23 @@ fn tests_of_a_mechanism_are_counted_in_a_block_for_each_kernel() {
     }
     room.run(&["why", "nowhere", "--nothing", "kswapd"]).expect(2).says(&["nowhere"]);
 }
+
+#[test]
+fn a_dma_zone_that_is_never_balanced_keeps_kswapd_of_4_8_from_waking_kcompactd() {
+    let room = Room::new();
+    let run =
+        ["run", "thpscale", "--target", "sim", "--machine", "one-node-4g", "--variant", "v4.8", "--variant", "v4.12"];
+    let sets = ["--set", "threads=3", "--set", "transparent_hugepage/defrag=defer", "-o", "result"];
+    room.run(&words(&[&run, &sets])).expect(0);
+    let text = room.run(&["why", "result", "--nothing", "kcompactd"]).expect(0).stdout;
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (old, new) = flat.split_once("sim:v4.12:").expect("a block for each kernel");
+    assert!(old.starts_with("kcompactd made a block 0 times: "), "{text}");
+    assert!(old.contains(" ended at zone_balanced(DMA, node 0), in prepare_kswapd_sleep"), "{text}");
+    // Since 4.12 one balanced zone is enough.
+    assert!(new.contains("prepare_kswapd_sleep: pgdat_balanced") && !new.contains("zone_balanced"), "{text}");
+    assert!(
+        flat.contains("kcompactd made a block") && !flat.contains("kcompactd made a block 0 times: no test"),
+        "{text}"
+    );
+}
