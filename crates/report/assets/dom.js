@@ -131,7 +131,8 @@ function redrawn(node, draw) {
     width = node.clientWidth;
     if (width > 0) draw(width);
   };
-  new ResizeObserver(() => node.clientWidth !== width && again()).observe(node);
+  // Not within the observer: what is drawn there changes sizes, which it would have to observe again.
+  new ResizeObserver(() => node.clientWidth !== width && requestAnimationFrame(again)).observe(node);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
   return again;
 }

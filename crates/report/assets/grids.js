@@ -71,13 +71,13 @@ function heat(sweep, row) {
       "tr",
       {},
       el("th", {}, `${shortName(down.name)} \\ ${shortName(across.name)}`),
-      across.values.map((value) => el("th", {}, value)),
+      across.values.map((value) => el("th", {}, valueOf(across, value))),
     );
     const body = down.values.map((name, y) =>
       el(
         "tr",
         {},
-        el("th", { scope: "row" }, name),
+        el("th", { scope: "row" }, valueOf(down, name)),
         across.values.map((_, x) => {
           const point = pointAt(y, x);
           if (point?.value == null) return el("td", {}, "-");
@@ -111,6 +111,9 @@ function heat(sweep, row) {
   };
   return el("div", { class: rests.length > 1 ? "two" : "one" }, rests.map(panel));
 }
+
+/** A value of a setting, with a word where it is the default. */
+const valueOf = (axis, value) => (value === axis.default ? `${value} (default)` : value);
 
 const shortName = (name) => name.split(/[./]/).pop();
 

@@ -49,15 +49,14 @@ const BEHIND: &str = r"<script>(async () => {
   await wait(600);
   seen.cursorMoves = pixels() !== before;
   seen.readout = document.querySelector('.readout').textContent;
-  seen.spoken = document.querySelector('[aria-live]').textContent;
+  seen.spoken = document.querySelector('#map .hidden[aria-live]').textContent;
   const box = canvas.getBoundingClientRect(), [x, y] = [...maps.maps.values()][0].places.at(-1);
   canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: box.left + x + 1, clientY: box.top + y + 1 }));
   await wait(30);
   seen.hovered = document.querySelector('.readout').textContent;
-  for (const part of document.querySelectorAll('section')) {
-    part.scrollIntoView();
-    await wait(100);
-  }
+  // Charts are drawn when they come near, or for print.
+  dispatchEvent(new Event('beforeprint'));
+  await wait(100);
   seen.width = [document.documentElement.scrollWidth, document.documentElement.clientWidth];
   seen.charts = document.querySelectorAll('.uplot').length;
   seen.scripts = document.scripts.length;
