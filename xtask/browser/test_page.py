@@ -1,6 +1,7 @@
-"""The page of `pagelab report` in a real browser, used by mouse and keyboard: python test_page.py PAGE BROWSER DRIVER.
+"""The page of `pagelab report` in a real browser, used by mouse and keyboard: python test_page.py PAGE GRID BROWSER DRIVER.
 
-Two columns, the second with a name that would be markup if it were more than text; two seeds, samples and maps.
+PAGE has two columns, the second with a name that would be markup if it were more than text; two seeds, samples and maps. GRID
+is the page of a grid of two settings.
 """
 
 import itertools
@@ -16,7 +17,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-PAGE = BROWSER = DRIVER = ""
+PAGE = GRID = BROWSER = DRIVER = ""
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 # Deficiencies of colour vision, all cones of a kind missing (Machado, Oliveira and Fernandes 2009), on linear RGB.
 VISIONS = {
@@ -52,8 +53,10 @@ def linear(part):
 
 
 def rgb(text):
-    """The light of a colour: `#rrggbb` or `rgb(r, g, b)`."""
-    if text.startswith("#"):
+    """The light of a colour: `#rrggbb`, `rgb(r, g, b)` or `color(srgb r g b)`."""
+    if text.startswith("color(srgb"):
+        parts = [255 * float(part) for part in text[len("color(srgb") : -1].split()[:3]]
+    elif text.startswith("#"):
         parts = [int(text[at : at + 2], 16) for at in (1, 3, 5)]
     else:
         parts = [float(part) for part in text[text.index("(") + 1 : -1].split(",")[:3]]
@@ -116,6 +119,7 @@ class OnePage(unittest.TestCase):
     """A browser for each class, and the page anew for each test."""
 
     window = {}
+    ready = "window.pagelab?.maps?.now !== undefined"
 
     @classmethod
     def setUpClass(cls):
@@ -128,8 +132,11 @@ class OnePage(unittest.TestCase):
     def load(self, address=""):
         """The page at this address, once its maps are there."""
         self.browser.get("about:blank")
-        self.browser.get(f"file://{PAGE}{address}")
-        self.wait("window.pagelab?.maps?.now !== undefined")
+        self.browser.get(f"file://{self.page()}{address}")
+        self.wait(self.ready)
+
+    def page(self):
+        return PAGE
 
     def script(self, code, *arguments):
         return self.browser.execute_script(code, *arguments)
@@ -170,7 +177,7 @@ class Quiet(OnePage):
         self.assertEqual(self.browser.get_log("browser"), [])
         asked = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
         urls = [message["params"]["request"]["url"] for message in asked if message["method"] == "Network.requestWillBeSent"]
-        others = [url for url in urls if not url.startswith(f"file://{PAGE}") and url != "about:blank" and url[:5] != "data:"]
+        others = [url for url in urls if not url.startswith(f"file://{self.page()}") and url != "about:blank" and url[:5] != "data:"]
         self.assertEqual(others, [])
 
     def test_nothing_is_wider_than_the_window(self):
@@ -189,6 +196,50 @@ class Quiet(OnePage):
 
 class QuietOnAPhone(Quiet):
     window = {"width": 400, "height": 800}
+
+
+class OfGrid(OnePage):
+    ready = "window.pagelab !== undefined"
+
+    def page(self):
+        return GRID
+
+
+class QuietGrid(OfGrid, Quiet):
+    pass
+
+
+class QuietGridOnAPhone(OfGrid, QuietOnAPhone):
+    pass
+
+
+class QuietGridAtNight(OfGrid, Quiet):
+    window = {"dark": True}
+
+
+class Grids(OfGrid):
+    def test_a_cell_opens_its_comparison(self):
+        pairs = self.data()["pairs"]
+        cells = self.all("#changes button.cell")
+        self.assertEqual(len(cells), sum(len(pair["all"]) for pair in pairs))
+        last = pairs[-1]
+        row = self.all("#changes tbody tr")[0].find_elements(By.CSS_SELECTOR, "button.cell")[-1]
+        row.send_keys(Keys.ENTER)
+        self.assertEqual(self.script("return pagelab.state.pair"), f"{last['old']} \u2192 {last['new']}")
+        self.assertIn(last["which"], self.one("#verdict").text)
+
+    def test_the_map_has_the_values_of_the_grid(self):
+        sweep = self.data()["sweep"]
+        self.assertEqual([axis["name"] for axis in sweep["axes"]].count("vm.extfrag_threshold"), 1)
+        row = sweep["rows"][-1]
+        self.script("change({ row: arguments[0] })", f"{row['metric']} {row['case']}")
+        cells = self.all("#sweep table.grid td")
+        self.assertEqual([cell.text for cell in cells], self.script("return arguments[0].map(short)", [point["value"] for point in row["points"]]))
+        framed = [cell.get_attribute("class").split().count("default") for cell in cells]
+        self.assertEqual(sum(framed), 0 if sweep["default"] is None else 1)
+        flat = [region for region in row["regions"] if region["is_sure"]]
+        marked = [cell for cell in cells if "flat" in cell.get_attribute("class").split()]
+        self.assertEqual(bool(marked), bool(flat))
 
 
 class QuietAtNight(Quiet):
@@ -442,7 +493,7 @@ class Names(OnePage):
 
 
 if __name__ == "__main__":
-    PAGE, BROWSER, DRIVER = (sys.argv.pop(1) for _ in range(3))
+    PAGE, GRID, BROWSER, DRIVER = (sys.argv.pop(1) for _ in range(4))
     program = unittest.main(verbosity=2, exit=False)
     wrong = len(program.result.failures) + len(program.result.errors)
     print(f"{program.result.testsRun - wrong} passed, {wrong} failed", flush=True)

@@ -21,24 +21,14 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 const DRIVER: &str = "chromedriver";
 /// The name of the second column of the page: it would be markup if it were more than text.
 const HOSTILE: &str = "\"><img src=x onerror=window.hacked=1>.toml";
-/// Arguments of `pagelab run` for the page, but for its second variant.
-const RUN: [&str; 15] = [
-    "run",
-    "thpscale",
-    "--target=sim",
-    "--machine=one-node-512m",
-    "--set",
-    "threads=1",
-    "--seeds=2",
-    "--sample=200ms",
-    "--map",
-    "--quiet",
-    "-o",
-    "result",
-    "--variant",
-    "v6.1",
-    "--variant",
-];
+/// Arguments of `pagelab run` for every page.
+const RUN: [&str; 8] =
+    ["run", "thpscale", "--target=sim", "--machine=one-node-512m", "--seeds=2", "--quiet", "--set=threads=1", "-o"];
+/// Further arguments for the page of two columns, but for its second variant.
+const OF_COLUMNS: [&str; 6] = ["columns", "--sample=200ms", "--map", "--variant", "v6.1", "--variant"];
+/// Further arguments for the page of a grid.
+const OF_GRID: [&str; 4] =
+    ["grid", "--variant=v6.1", "--set=vm.extfrag_threshold=100,500,900", "--set=vm.swappiness=0,60"];
 
 /// The folder of the environment.
 fn folder(workspace: &Metadata) -> PathBuf {
@@ -80,9 +70,10 @@ pub(crate) fn run(workspace: &Metadata, skips: &Path, passed: &mut usize) -> Res
         }
     };
     let room = tempfile::tempdir().context("a temporary directory")?;
-    let page = page(workspace.target_directory.join("release/pagelab").as_std_path(), room.path())?;
+    let program = workspace.target_directory.join("release/pagelab");
+    let pages = pages(program.as_std_path(), room.path())?;
     let mut tests = Command::new(folder(workspace).join("venv/bin/python"));
-    tests.arg(workspace.workspace_root.join(TESTS)).arg(page).args(programs).env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.arg(workspace.workspace_root.join(TESTS)).args(pages).args(programs).env("PYTHONDONTWRITEBYTECODE", "1");
     tests.stdout(Stdio::piped());
     let output = tests.spawn().context("the tests")?.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -113,13 +104,20 @@ fn programs(workspace: &Metadata) -> Result<Result<[PathBuf; 2], String>> {
     })
 }
 
-/// A page of a small run, in a folder.
-fn page(program: &Path, room: &Path) -> Result<PathBuf> {
+/// The pages of two small runs, in a folder.
+fn pages(program: &Path, room: &Path) -> Result<[PathBuf; 2]> {
     fs::write(room.join(HOSTILE), "about = \"</script><b>\"\nparent = \"v6.1\"\n")?;
-    let mut run = Command::new(program);
-    succeed(run.args(RUN).arg(format!("./{HOSTILE}")).current_dir(room).stdout(Stdio::null()))?;
-    succeed(Command::new(program).args(["report", "result", "-o", "page.html"]).current_dir(room))?;
-    Ok(room.join("page.html"))
+    let in_room = || {
+        let mut command = Command::new(program);
+        command.current_dir(room).stdout(Stdio::null());
+        command
+    };
+    succeed(in_room().args(RUN).args(OF_COLUMNS).arg(format!("./{HOSTILE}")))?;
+    succeed(in_room().args(RUN).args(OF_GRID))?;
+    for name in ["columns", "grid"] {
+        succeed(in_room().args(["report", name, "-o", &format!("{name}.html")]))?;
+    }
+    Ok(["columns.html", "grid.html"].map(|name| room.join(name)))
 }
 
 /// How many passed and failed by the last line of the tests, `24 passed, 1 failed`.

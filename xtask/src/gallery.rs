@@ -27,8 +27,8 @@ struct Picture {
     run: &'static [&'static str],
     /// Names of sections.
     sections: &'static str,
-    /// The instant of the maps, as a share of the run.
-    at: f64,
+    /// What is chosen on the page, as its scripts take it: the instant in microseconds, a metric, a row.
+    chosen: &'static str,
     /// Pixels from top to bottom.
     height: u32,
 }
@@ -46,42 +46,59 @@ const LARGE_VM: [&str; 10] = [
     "--sample=20ms",
 ];
 
-const PICTURES: [Picture; 4] = [
+const SERIES: [&str; 7] =
+    ["thpscale-4.1", "--column", "4.1-rc2+0", "--column", "4.1-rc2+4", "--seeds=8", "--sample=1s"];
+
+const PICTURES: [Picture; 6] = [
+    Picture { name: "intervals", run: &SERIES, sections: "'verdict'", chosen: "{}", height: 470 },
     Picture {
-        name: "boost",
-        run: &[
-            "week",
-            "--machine",
-            "one-node-4g",
-            "--variant",
-            "v5.0",
-            "--set",
-            "vm.watermark_boost_factor=0,15000",
-            "--set",
-            "hours=24",
-            "--sample=5min",
-        ],
-        sections: "'map'",
-        at: 0.99,
-        height: 736,
+        name: "distribution",
+        run: &SERIES,
+        sections: "'distributions'",
+        chosen: "{ of: 'fault_latency_us fault-base-7' }",
+        height: 540,
     },
-    Picture { name: "storm", run: &LARGE_VM, sections: "'map'", at: 0.425, height: 960 },
-    Picture { name: "nodes", run: &LARGE_VM, sections: "'over-time'", at: 0.0, height: 892 },
+    Picture {
+        name: "settings",
+        run: &[
+            "thpscale-4.1",
+            "--variant",
+            "v4.1-rc2",
+            "--set",
+            "transparent_hugepage/defrag=always,never",
+            "--set",
+            "vm.extfrag_threshold=400,500,600,900",
+            "--sample=10s",
+        ],
+        sections: "'sweep'",
+        chosen: "{ row: 'thp_success_pct huge-1' }",
+        height: 460,
+    },
+    Picture { name: "storm", run: &LARGE_VM, sections: "'map'", chosen: "{ zoom: [7.5e6, 9.5e6] }", height: 960 },
+    Picture {
+        name: "nodes",
+        run: &LARGE_VM,
+        sections: "'over-time'",
+        chosen: "{ zoom: [7.5e6, 9.5e6] }",
+        height: 1070,
+    },
     Picture {
         name: "guest",
         run: &["guest-footprint", "--sample=500ms"],
-        sections: "'map', 'over-time'",
-        at: 0.8,
-        height: 1320,
+        sections: "'map'",
+        chosen: "{}",
+        height: 680,
     },
 ];
 
-/// Put behind a page: waits for its maps, leaves out what is not on the picture, and goes to the instant.
+/// Put behind a page: waits for its maps, leaves out what is not on the picture, and chooses what is.
 const BEHIND: &str = "<script>(async () => {
   const maps = window.pagelab.maps;
   for (let turn = 0; turn < 500 && maps.now === undefined; turn += 1) await new Promise((done) => setTimeout(done, 20));
   for (const section of document.querySelectorAll('section')) if (![SECTIONS].includes(section.id)) section.remove();
-  maps.seek(maps.end * AT);
+  window.pagelab.change(CHOSEN);
+  // Charts wait until they come near, or for print.
+  for (const kind of ['beforeprint', 'afterprint']) dispatchEvent(new Event(kind));
 })();</script>";
 
 /// Makes all pictures, each there whole or as it was.
@@ -119,7 +136,7 @@ impl Picture {
             let output = run.current_dir(room).output().context("pagelab")?;
             ensure!(output.status.success(), "pagelab run: {}", String::from_utf8_lossy(&output.stderr));
         }
-        let behind = BEHIND.replace("SECTIONS", self.sections).replace("AT", &self.at.to_string());
+        let behind = BEHIND.replace("SECTIONS", self.sections).replace("CHOSEN", self.chosen);
         let html = fs::read_to_string(room.join(&page))?.replacen("</body>", &format!("{behind}</body>"), 1);
         let (file, png) = (room.join("page.html"), room.join("page.png"));
         fs::write(&file, html)?;
