@@ -74,6 +74,7 @@ impl Series {
     ///
     /// # Panics
     /// When there is no sample of an index.
+    #[must_use]
     pub fn only(&self, indices: &[usize]) -> Self {
         let samples = self.samples();
         let mut before = vec![0; self.columns.len() + 1];
