@@ -47,11 +47,9 @@ pub(crate) fn run_all(
 /// # Errors
 /// A branch that was another run before.
 pub(crate) fn check_same_path(branches: &[Branched], hash: &str, key: &Key) -> Result<(), RunError> {
-    match branches.iter().find(|branch| branch.hashes.first().is_none_or(|found| found != hash)) {
-        None => Ok(()),
-        Some(_) => {
-            let Key { kernel, case, seed, .. } = key;
-            Err(RunError::Failed(format!("{kernel} {case} seed {seed}: a branch was another run before it left")))
-        }
+    if branches.iter().all(|branch| branch.hashes.first().is_some_and(|found| found == hash)) {
+        return Ok(());
     }
+    let Key { kernel, case, seed, .. } = key;
+    Err(RunError::Failed(format!("{kernel} {case} seed {seed}: a branch was another run before it left")))
 }

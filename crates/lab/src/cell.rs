@@ -311,11 +311,7 @@ fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &m
     let (workload_there, seed) = (workload.clone(), order.key.seed);
     let (trace_lines, sample) =
         (order.trace.as_ref().map(|_| TRACE_LINES), order.sample.map(Every::time).or(order.footprint));
-    let (faults, check_every) = (trial.faults, trial.check_every);
-    let map = order.map.is_some();
-    let (why, tests, branch) = (trial.why.clone(), trial.tests, trial.branch.clone());
-    let options =
-        sim::Options { trace_lines, sample, map, faults, check_every, why, tests, branch, ..sim::Options::default() };
+    let options = sim::Options { trace_lines, sample, map: order.map.is_some(), ..trial.options() };
     let conditions = workload::conditions(&order.key)?;
     let prefix = what.prefix.clone();
     let main = async move |os: sim::Sim| {
@@ -336,9 +332,8 @@ fn simulated(workload: &Workload, order: &CellOrder, what: &Simulated, trial: &m
     if let Err(sim::NoResult::Decided(decided)) = &run {
         trial.decided = Some(decided.clone());
     }
-    let (outcome, finish, extra) = run.map_err(|problem| no_result(&problem, &order.key.machine))?;
-    (trial.counters, trial.made, trial.stories) = (Some(finish.counters.clone()), extra.faults, extra.why);
-    (trial.hashes, trial.window, trial.counts) = (extra.hashes, extra.window, extra.tests);
+    let (outcome, finish, mut extra) = run.map_err(|problem| no_result(&problem, &order.key.machine))?;
+    trial.keep(&finish, &mut extra);
     // Also of a run that failed: it may show why.
     if let (Some(file), Some(trace)) = (&order.trace, extra.trace) {
         report::write_whole(file, trace.as_bytes()).map_err(|error| error.to_string())?;

@@ -191,13 +191,13 @@ fn variants(names: &[String], own: &Recorded) -> Result<Vec<Recorded>, UsageErro
         if *name == own.name {
             return Ok(own.clone());
         }
-        let named = variant::load(name)?;
+        let found = variant::load(name)?;
         let from = &own.name;
-        rules.check_change(&named.rules).map_err(|problem| {
+        rules.check_change(&found.rules).map_err(|problem| {
             let how = format!("{from} cannot become {name} while it runs: {problem}");
             UsageError::of_key("--variant", how)
         })?;
-        Ok(Recorded::of(&named))
+        Ok(Recorded::of(&found))
     };
     names.iter().map(of).collect()
 }

@@ -153,9 +153,9 @@ mod tests {
     #[test]
     fn a_range_that_one_step_leaps_over_is_passed() {
         let mut watch = watch();
-        [(1010, Some(100)), (1020, Some(2000)), (1030, None)]
-            .into_iter()
-            .for_each(|(end, page)| watch.stepped(3, Time(end), page.map(Vpn)));
+        for (end, page) in [(1010, Some(100)), (1020, Some(2000)), (1030, None)] {
+            watch.stepped(3, Time(end), page.map(Vpn));
+        }
         assert_eq!(watch.is_met, Some(false));
     }
 

@@ -34,6 +34,24 @@ pub(crate) struct Trial {
     pub(crate) made: u64,
 }
 
+impl Trial {
+    /// The options of the run.
+    pub(super) fn options(&self) -> sim::Options {
+        let Self { faults, check_every, tests, .. } = *self;
+        let (why, branch) = (self.why.clone(), self.branch.clone());
+        sim::Options { faults, check_every, tests, why, branch, ..sim::Options::default() }
+    }
+
+    /// Takes what came of the extras.
+    pub(super) fn keep(&mut self, finish: &sim::Finish, extra: &mut sim::Extra) {
+        (self.counters, self.made) = (Some(finish.counters.clone()), extra.faults);
+        self.stories = std::mem::take(&mut extra.why);
+        self.hashes = std::mem::take(&mut extra.hashes);
+        self.window = std::mem::take(&mut extra.window);
+        self.counts = std::mem::take(&mut extra.tests);
+    }
+}
+
 /// Runs a simulated cell as a trial, in this process.
 ///
 /// # Errors

@@ -87,7 +87,9 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     if let [alone] = &mut pairs[..] {
         alone.all.clear();
     }
-    pairs.iter_mut().for_each(|pair| pair.which = headline::which(pair, &titles, &of(machines.clone())));
+    for pair in &mut pairs {
+        pair.which = headline::which(pair, &titles, &of(machines.clone()));
+    }
     let document = Document {
         name: headline::name(&pairs, &of(experiments.clone())),
         title: headline::title(&pairs, &titles, &of(experiments.clone())),

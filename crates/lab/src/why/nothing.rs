@@ -100,7 +100,7 @@ pub fn nothing(wanted: &NothingWanted, stop: &AtomicBool) -> Result<Vec<Nothing>
         let order = order_again(directory, &identity, &others, &cell.key)?;
         let rules = order.simulated.as_ref().expect("the cell is simulated").variant.rules();
         let rules = rules.map_err(|problem| failed(&cell.key, &problem))?;
-        let counts = counts(cell, Order::Nothing(order), stop)?;
+        let counts = counts(cell, &Order::Nothing(order), stop)?;
         let is_its = |(_, keys, _): &&mut (Variant, Vec<Key>, Tally)| keys[0].column() == cell.key.column();
         if let Some((_, keys, tally)) = groups.iter_mut().find(is_its) {
             keys.push(cell.key.clone());
@@ -115,8 +115,8 @@ pub fn nothing(wanted: &NothingWanted, stop: &AtomicBool) -> Result<Vec<Nothing>
 }
 
 /// The counts of a cell that runs once more.
-fn counts(cell: &Cell, order: Order, stop: &AtomicBool) -> Result<Vec<Counted>, RunError> {
-    let Tests { run_hash, slow_path, counts } = run(&order, &cell.key, stop)?;
+fn counts(cell: &Cell, order: &Order, stop: &AtomicBool) -> Result<Vec<Counted>, RunError> {
+    let Tests { run_hash, slow_path, counts } = run(order, &cell.key, stop)?;
     let log = cell.slow_path.as_ref().expect("cells without a log were left out");
     check_same(cell, log, (&run_hash, &slow_path))?;
     Ok(counts)

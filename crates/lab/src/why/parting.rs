@@ -73,8 +73,8 @@ pub fn parting(wanted: &BetweenWanted, stop: &AtomicBool, progress: &mut dyn Pro
     };
     let (mut first, mut last) = (0, elapsed(&cells).saturating_mul(2).min(LONGEST));
     loop {
-        let step = (last - first) / INSTANTS;
-        let instants: Vec<u64> = (1..=INSTANTS).map(|n| first + n * step).collect();
+        let apart = (last - first) / INSTANTS;
+        let instants: Vec<u64> = (1..=INSTANTS).map(|n| first + n * apart).collect();
         let found = pass(&orders, &instants, None, stop, progress)?;
         let differs = |place: &usize| found[0].hashes.get(*place) != found[1].hashes.get(*place);
         let Some(place) = (0..instants.len()).find(differs) else {

@@ -216,7 +216,9 @@ impl Why {
                 _ => {}
             }
         }
-        told.iter().for_each(|told| self.see(told));
+        for told in &told {
+            self.see(told);
+        }
         let Some(of_task) = self.watched.get_mut(&task.0) else { return };
         for (watched, story) in of_task.open(end) {
             for (is_met, at) in story.is_whole.iter_mut().zip([watched.start, watched.end]) {

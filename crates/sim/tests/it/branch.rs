@@ -119,7 +119,7 @@ fn a_decision_is_taken_otherwise() {
         }
     }
     found.sort_unstable();
-    for decision in [Decision::WakeKswapd, Decision::Compact, Decision::Reclaim, Decision::Sleep] {
+    for decision in [Decision::WakeKswapd, Decision::Reclaim, Decision::Sleep] {
         assert!(found.contains(&decision), "{found:?}");
     }
 }

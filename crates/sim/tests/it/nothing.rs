@@ -149,7 +149,7 @@ fn reports_of_more_than_the_zone_has_end_at_its_watermark() {
     let delay = Picos::from_millis(10);
     let reporting = |order| Config { reporting: Some(ReportingSpec { order: Order(order), delay }), ..small() };
     let main = async |os: Sim| {
-        fill(os.clone()).await;
+        fill(os).await;
         os.sleep(Picos::from_secs(1)).await;
     };
     // 32 blocks of 2 MiB are twice the machine.

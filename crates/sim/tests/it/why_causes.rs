@@ -96,9 +96,9 @@ fn explained_by(cause: Cause) -> By {
     }
 }
 
-fn swap() -> Option<SwapSpec> {
+fn swap() -> SwapSpec {
     let bandwidth = BytesPerSecond::new(Bytes::mib(400)).unwrap();
-    Some(SwapSpec { size: Bytes::mib(128), medium: SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth } })
+    SwapSpec { size: Bytes::mib(128), medium: SwapMedium::Disk { latency: Picos::from_micros(80), bandwidth } }
 }
 
 fn run<T: 'static>(config: &Config, why: Vec<Watched>, body: impl AsyncFnOnce(Sim) -> T + 'static) -> Logged {
@@ -110,7 +110,7 @@ type Logged = (SlowOperations, Vec<Story>);
 
 fn pressure(why: Vec<Watched>) -> Logged {
     let bandwidth = vec![(NodeId(0), BytesPerSecond::new(Bytes::mib(2000)).unwrap())];
-    let config = Config { swap: swap(), thp_enabled: ThpEnabled::Always, bandwidth, ..support::machine(3, 8192) };
+    let config = Config { swap: Some(swap()), thp_enabled: ThpEnabled::Always, bandwidth, ..support::machine(3, 8192) };
     run(&config, why, async |os: Sim| {
         let fill = async move |os: Sim| {
             for _ in 0..3 {
