@@ -6,12 +6,15 @@
 
 use std::sync::atomic::AtomicBool;
 
-use memory::fact::Told;
+use memory::fact::{Fact, Told};
 use report::{Cell, Record, WIDTH, compare::Between, short::text::fold};
 use serde::Serialize;
 use units::Time;
 
-use super::{chain, check_single, numbers::seconds};
+use super::{
+    chain, check_single,
+    numbers::{count, seconds},
+};
 use crate::{
     branches::run_all,
     order::{BranchChange, BranchOrder, Branched, CellOrder},
@@ -95,7 +98,9 @@ pub fn parting(wanted: &BetweenWanted, stop: &AtomicBool, progress: &mut dyn Pro
     let window = Some([first, last + BEHIND]);
     let found = pass(&orders, &[], window, stop, progress)?;
     let (old, new) = (&found[0].window, &found[1].window);
-    let place = old.iter().zip(new).position(|(old, new)| old != new).unwrap_or_else(|| old.len().min(new.len()));
+    // The instants of facts differ from the parting on; what was decided may differ later.
+    let differs = |(old, new): (&Told, &Told)| (old.by, &old.fact) != (new.by, &new.fact);
+    let place = old.iter().zip(new).position(differs).unwrap_or_else(|| old.len().min(new.len()));
     Ok(Parting { between_ps: Some([first, last]), facts: [old.get(place).cloned(), new.get(place).cloned()], ..known })
 }
 
@@ -157,6 +162,16 @@ pub fn text(parting: &Parting) -> String {
 fn said(told: &Told) -> String {
     let sentences = chain::sentences(std::slice::from_ref(told), (told.by, u64::MAX));
     let words = sentences.first().map(|sentence| sentence.text.clone());
-    let words = words.unwrap_or_else(|| serde_json::to_string(&told.fact).expect("a fact serialises"));
+    let words = words.unwrap_or_else(|| match &told.fact {
+        Fact::Request { order, mobility, node, .. } => {
+            format!("asks node {} for order {}, {mobility:?}", node.0, order.0)
+        }
+        Fact::PassedOver { zone, order, room, .. } => {
+            let [free, needs] = [room.free, room.needs].map(count);
+            let (kind, node) = (zone.kind, zone.node.0);
+            format!("passes over {kind} of node {node} for order {}: {free} pages are free of {needs}", order.0)
+        }
+        fact => serde_json::to_string(fact).expect("a fact serialises"),
+    });
     format!("task {} at {} s: {words}", told.by, seconds(told.at))
 }
