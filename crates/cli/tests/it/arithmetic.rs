@@ -57,7 +57,7 @@ fn check(name: &str, machine: &str, populated: &[&str]) {
     assert_equal(recomputed);
     for phase in [Phase::Recomputed, Phase::Booted] {
         let min_free = document.zones_of(Target::Vm, phase).min_free_kbytes;
-        assert!(min_free.within && min_free.difference_percent.abs() <= 2.0, "{phase:?}: {min_free:?}");
+        assert!(min_free.within && min_free.difference_percent.abs() <= 2.5, "{phase:?}: {min_free:?}");
         assert!(min_free.kernel_kib > 1000, "{phase:?}: {min_free:?}");
     }
     assert_one_page_shows(&room, recomputed);

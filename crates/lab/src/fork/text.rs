@@ -30,6 +30,10 @@ pub fn text(forked: &Forked) -> String {
             lines.push("the same bytes: no decision behind the instant differs".to_owned());
             continue;
         }
+        if rows.is_empty() {
+            lines.push("no metric and no counter differs, but the instants of steps do".to_owned());
+            continue;
+        }
         lines.extend(table(rows, seeds.len()));
     }
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
