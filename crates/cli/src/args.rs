@@ -206,7 +206,8 @@ same run goes on from there; `pagelab show DIR` prints its tables again. Lines h
 named and refused, and the same run with `-o DIR` works on that again.
 Exit status: 0 done, 1 a cell failed, 2 wrong input or a target that cannot be had, 130 interrupted.")]
 pub(crate) struct Run {
-    #[arg(help = "Name or path of an experiment (`pagelab list experiments`), or a case file", long_help = experiments())]
+    #[arg(help = "Name or path of an experiment (`list experiments`), a service (`list workloads`) or a case file",
+          long_help = experiments())]
     pub(crate) experiment: String,
     /// Where to run; may be given several times [default: as other options mean, else those of the experiment that can be had]
     #[arg(long, value_enum)]
@@ -274,6 +275,9 @@ pub(crate) struct Run {
     /// there is replaced. Maps and lines over time are on it with --sample TIME --map
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) report: Option<PathBuf>,
+    /// Of a file of processes and phases, print in words what it does, with its amounts on this machine, and run nothing
+    #[arg(long)]
+    pub(crate) explain: bool,
     /// How to print the tables. The lines of csv are experiment,metric,case,kernel,value,low,high,seed: one value in a line, of
     /// all seeds (seed is empty), then of each
     #[arg(long, value_enum, default_value_t = FormatArg::Text)]
@@ -287,8 +291,8 @@ pub(crate) struct Run {
 
 /// What an experiment is, and what each one takes.
 fn experiments() -> String {
-    let name =
-        "Name or path of an experiment (`pagelab list experiments`), or a case that somebody packed (`pagelab pack`)";
+    let name = "Name or path of an experiment (`pagelab list experiments`), of a service, which is a file of processes and \
+                phases (`pagelab list workloads`, docs/services.md), or a case that somebody packed (`pagelab pack`)";
     match crate::list::costs().as_str() {
         "" => name.to_owned(),
         costs => format!("{name}. CPU time of one seed on sim, as measured: {costs}"),
@@ -408,6 +412,12 @@ Examples:
         /// Where to write it [default: stdout]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+    },
+    /// Print the file of a machine, to start one's own from
+    #[command(after_help = "Example:\n  pagelab machine show two-node-2g > my-machine.toml")]
+    Show {
+        /// Name or path of a machine (`pagelab list machines`)
+        machine: String,
     },
 }
 

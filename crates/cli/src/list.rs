@@ -106,9 +106,12 @@ fn rules() -> String {
     lab::variant::sections().into_iter().map(section).collect::<Vec<_>>().join("\n")
 }
 
+/// Services, which are files that run as they are, and below them the workloads that experiments have, with their parameters.
 fn workloads() -> String {
-    let mut text = String::new();
-    for workload in lab::workload::all() {
+    let services = source::list(Kind::Workload).into_iter().map(|file| (format!("  {}", file.name), file.about));
+    let mut text =
+        format!("services: pagelab run NAME, or a file of your own (docs/services.md)\n{}\n", columns(services));
+    for workload in lab::workload::all().into_iter().filter(|workload| workload.name != "service") {
         text += &format!("{}  {}\n", workload.name, workload.about);
         let rows = workload.params().into_iter().map(|OfferedParam { info, only }| {
             let only = only.map_or(String::new(), |only| format!(" (only with {only})"));

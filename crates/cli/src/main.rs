@@ -113,6 +113,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Trust(args) => print(&lab::trust::of(&args.experiment)?.text()),
         Command::Calibrate(args) => calibrate(&args),
         Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
+        Command::Machine(Machine::Show { machine }) => print(&lab::machine::file(&machine)?),
         Command::State(State::Make(args)) => make_state(&args),
         Command::State(State::Show { file }) => print(&lab::state::text(&file)?),
         Command::Completions(args) => print(&shell::completions(args.shell)),
@@ -133,6 +134,9 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
         return run_case(file, args, &stop, &mut progress);
     }
     let request = args.request();
+    if args.explain {
+        return print(&lab::explain::explained(&request)?);
+    }
     args.report.as_deref().map_or(Ok(()), check_page)?;
     let finished = run::run(&request, &stop, &mut progress);
     progress.clear();

@@ -20,7 +20,7 @@ const PROGRAM: &str = "pagelab";
 /// The completions of a shell.
 pub(crate) fn completions(shell: Shell) -> String {
     let run = |run: Command| {
-        run.mut_arg("experiment", |arg| arg.value_parser(names(Kind::Experiment)))
+        run.mut_arg("experiment", |arg| arg.value_parser(runnable()))
             .mut_arg("machine", |arg| arg.value_parser(names(Kind::Machine)))
             .mut_arg("variant", |arg| arg.value_parser(names(Kind::Variant)))
     };
@@ -38,7 +38,7 @@ pub(crate) fn completions(shell: Shell) -> String {
         Shell::Bash | Shell::Zsh => script,
         // The generator for fish leaves out what has no dash.
         Shell::Fish => {
-            let names = source::names(Kind::Experiment).join(" ");
+            let names = [source::names(Kind::Experiment), source::names(Kind::Workload)].concat().join(" ");
             format!("{script}complete -c {PROGRAM} -n \"__fish_{PROGRAM}_using_subcommand run\" -a \"{names}\"\n")
         }
     }
@@ -47,6 +47,11 @@ pub(crate) fn completions(shell: Shell) -> String {
 /// Only for completing: who types a path gets that of a file.
 fn names(kind: Kind) -> PossibleValuesParser {
     PossibleValuesParser::new(source::names(kind))
+}
+
+/// Names that `run` takes.
+fn runnable() -> PossibleValuesParser {
+    PossibleValuesParser::new([source::names(Kind::Experiment), source::names(Kind::Workload)].concat())
 }
 
 /// The command without what users do not call: generators of completions know of no hidden subcommands.

@@ -1,9 +1,10 @@
 //! An experiment as data: a workload, its parameters' values, and where it runs. Files: `experiments/NAME.toml`.
 
 use report::Layout;
-use workloads::{ParamError, Workload, WorkloadInfo};
+use workloads::{ParamError, Workload, WorkloadInfo, service::Service};
 
 use crate::{
+    service,
     source::{self, Kind, OneOrMore, Source, TableReader, unknown},
     usage::UsageError,
     workload::{self, Offered},
@@ -19,6 +20,11 @@ const LAYOUTS: &[&str] = &["head", "2015", "will-it-scale", "cases"];
 /// The line above the table `[cost]`, which a command writes at the end of an experiment's file.
 pub const COST_HEAD: &str = "# By `cargo xtask costs`.\n";
 const COST_KEYS: &[&str] = &["cpu_ms", "processor"];
+
+/// The machine of a service that names none.
+const SERVICE_MACHINE: &str = "one-node-8g";
+/// The kernel of guests that run it.
+const SERVICE_KERNEL: &str = "6.1";
 
 /// All memory is free.
 pub const FRESH: &str = "fresh";
@@ -89,12 +95,21 @@ pub struct SimColumn {
 impl Experiment {
     /// The experiment of a name or path.
     pub fn load(name_or_path: &str) -> Result<Self, UsageError> {
-        Self::from_source(&source::lookup(Kind::Experiment, name_or_path)?)
+        match source::lookup(Kind::Experiment, name_or_path) {
+            // The name of a service, which is a workload; that of an experiment goes first.
+            Err(_) if source::names(Kind::Workload).iter().any(|name| name == name_or_path) => {
+                Self::from_source(&source::lookup(Kind::Workload, name_or_path)?)
+            }
+            found => Self::from_source(&found?),
+        }
     }
 
     /// Reads and validates an experiment file, parameters and their values included.
     pub fn from_source(source: &Source) -> Result<Self, UsageError> {
         let document = source.parse()?;
+        if service::is_service(&document.root()) {
+            return of_service(source, &document.root());
+        }
         let root = document.root().only("key", KEYS)?;
         let name: String = root.required("workload")?;
         let workload = workload::find(&name).map_err(|problem| root.error("workload", problem))?;
@@ -108,7 +123,7 @@ impl Experiment {
             machine: machine(&root)?,
             kernel: root.required("kernel")?,
             state: root.optional("state")?.unwrap_or_else(|| FRESH.to_owned()),
-            settings: settings(&root)?,
+            settings: of_settings(&root)?,
             params: params(&root, workload)?,
             layout: layout(&root)?,
             cost: cost(&root)?,
@@ -121,6 +136,32 @@ impl Experiment {
         let chosen = self.workload.chosen(&self.params).expect("it was checked when it was read");
         chosen.iter().map(|program| program.name).collect()
     }
+}
+
+/// The experiment that runs a service, in the simulator unless somebody names another target.
+fn of_service(source: &Source, root: &TableReader<'_>) -> Result<Experiment, UsageError> {
+    let service = service::read(source.name(), root)?;
+    let (name, value) = service.to_param();
+    Ok(Experiment {
+        name: source.name().to_owned(),
+        about: root.required("about")?,
+        workload: workload::find("service").map_err(UsageError::new)?,
+        targets: vec!["sim".to_owned()],
+        machine: root.optional("machine")?.unwrap_or_else(|| SERVICE_MACHINE.to_owned()),
+        kernel: root.optional("kernel")?.unwrap_or_else(|| SERVICE_KERNEL.to_owned()),
+        state: root.optional("state")?.unwrap_or_else(|| FRESH.to_owned()),
+        params: vec![(name, vec![value])],
+        settings: of_settings(root)?,
+        layout: Layout::Head,
+        cost: None,
+        columns: Vec::new(),
+    })
+}
+
+/// The service of an experiment, where it is one.
+pub(crate) fn service_of(experiment: &Experiment) -> Option<Service> {
+    let (_, values) = experiment.params.iter().find(|(name, _)| name == "service")?;
+    serde_json::from_str(values.first()?).ok()
 }
 
 /// Every combination of the parameters' values, the last parameter changing fastest.
@@ -175,7 +216,7 @@ fn columns(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<SimColumn>,
         if columns.iter().any(|known| known.kernel == kernel && known.tables == tables) {
             return Err(table.error("kernel", format!("there is another column {kernel:?} already")));
         }
-        let settings = settings(&table)?;
+        let settings = of_settings(&table)?;
         if let Some((name, _)) = settings.iter().find(|(_, values)| values.len() > 1) {
             return Err(table.error("settings", format!("a column takes one value of {name}")));
         }
@@ -199,7 +240,8 @@ fn columns(root: &TableReader<'_>, workload: &Offered) -> Result<Vec<SimColumn>,
     Ok(columns)
 }
 
-fn settings(of: &TableReader<'_>) -> Result<Vec<(String, Vec<String>)>, UsageError> {
+/// Settings below a table, each with at least one value.
+fn of_settings(of: &TableReader<'_>) -> Result<Vec<(String, Vec<String>)>, UsageError> {
     let Some(table) = of.table("settings")? else { return Ok(Vec::new()) };
     let table = table.only("setting", &linux::setting::names())?;
     let read = |name: &str| {

@@ -1,6 +1,6 @@
 //! A machine as data: NUMA nodes, CPUs, memory, distances, kernel settings, prices. Files: `machines/NAME.toml`.
 
-mod cpulist;
+pub(crate) mod cpulist;
 mod latency;
 mod read;
 #[cfg(test)]
@@ -136,6 +136,14 @@ pub struct ZoneFacts {
 // `pagelab calibrate --kernel 6.1` in a guest with two CPUs, twice, beside two other guests on a host with two: the median of 20
 // prices is 0.42 and 0.82 of that at 4 ns an instruction.
 pub(crate) const TRANSLATED_NS: u64 = 3;
+
+/// The text of a machine's file.
+///
+/// # Errors
+/// A name or path that leads to none.
+pub fn file(name_or_path: &str) -> Result<String, UsageError> {
+    Ok(source::lookup(Kind::Machine, name_or_path)?.text().to_owned())
+}
 
 impl Machine {
     /// The machine of a name or path. `known` are the settings that a kernel can have.

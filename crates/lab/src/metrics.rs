@@ -5,6 +5,7 @@ mod locality;
 mod metric;
 mod numa_access;
 mod numa_probe;
+mod service;
 mod traffic;
 mod warehouses;
 
@@ -51,6 +52,7 @@ pub(crate) fn of(workload: &Workload, outcome: &Outcome) -> Vec<Metric> {
         Workload::Warehouses(_) => warehouses::metrics(outcome),
         Workload::VmLargerThanANode(_) => locality::vm(&workload.case(), outcome),
         Workload::FragmentedFault(_) => locality::fragmented(&workload.case(), outcome),
+        Workload::Service(service) => service::metrics(service, &outcome.tasks),
         Workload::LlfreeFrag(params) => frag(&workload.case(), params, &outcome.tasks),
         Workload::GuestFootprint(params) => footprint(params, &outcome.tasks),
         Workload::Thpscale(_) | Workload::AgedFault(_) | Workload::SmallFiles(_) | Workload::SlabChurn(_) => {

@@ -128,6 +128,7 @@ fn metrics(workload: &Workload) -> impl Iterator<Item = &'static str> {
             "seconds gb_per_s huge_pct node0_pct memory_kib counter max_deferred_allocations mb_before_recompaction"
         }
         Workload::LlfreeFrag(_) => "free_2mib_blocks",
+        Workload::Service(_) => "latency_us throughput resident_mib huge_pct killed",
         Workload::Thpscale(_)
         | Workload::Thpscale2015(_)
         | Workload::AgedFault(_)

@@ -205,6 +205,14 @@ fn set_affinity(cpus: &[CpuId]) -> Result<(), Errno> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(errno)
 }
 
+/// Sets the nice level of the calling thread, which its children inherit.
+fn set_nice(level: i8) -> Result<(), Errno> {
+    #[expect(unsafe_code, reason = "nix does not wrap setpriority")]
+    // SAFETY: the call takes three numbers and touches no memory.
+    let status = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, level.into()) };
+    if status == 0 { Ok(()) } else { Err(errno(nix::errno::Errno::last())) }
+}
+
 /// The time that the calling thread has used of its CPU, in ns.
 fn thread_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has this clock");
@@ -266,6 +274,10 @@ impl Os for Linux {
 
     async fn set_affinity(&self, cpus: &[CpuId]) -> Result<(), Errno> {
         set_affinity(cpus)
+    }
+
+    fn nice_children(&self, level: i8) -> Result<(), Errno> {
+        set_nice(level)
     }
 
     async fn set_mempolicy(&self, policy: &Mempolicy) -> Result<(), Errno> {

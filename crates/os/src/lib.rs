@@ -46,6 +46,10 @@ pub trait Os: Clone + Send + 'static {
     /// Lets the calling task run on these CPUs of the run only, now and later (sched_setaffinity(2)).
     fn set_affinity(&self, cpus: &[CpuId]) -> impl Future<Output = Result<(), Errno>>;
 
+    /// Sets the nice level, from -20 to 19, with which tasks begin that the calling one creates from now on
+    /// (setpriority(2)). `PERM` where a level is below the own one and this is not allowed.
+    fn nice_children(&self, level: i8) -> Result<(), Errno>;
+
     /// Says where pages are to be that the calling task uses for the first time (set_mempolicy(2)). Tasks that it creates begin
     /// with the same.
     fn set_mempolicy(&self, policy: &Mempolicy) -> impl Future<Output = Result<(), Errno>>;

@@ -150,6 +150,9 @@ pub fn name_cases(cells: &mut [Cell]) {
     }
 }
 
+/// The workload that a file of processes and phases is run by: the file's name says more.
+const SERVICE: &str = "service";
+
 /// The groups in order of first appearance, each column compared with its default baseline.
 pub(crate) fn groups(cells: &[Cell]) -> Vec<Group<'_>> {
     groups_against(cells, &Baseline::OfTarget)
@@ -160,8 +163,11 @@ pub(crate) fn groups_against<'a>(cells: &'a [Cell], baseline: &Baseline) -> Vec<
     let names: Vec<(&str, &str)> = distinct(cells.iter().map(name));
     let several = names.iter().any(|(experiment, _)| *experiment != names[0].0);
     let group = |(experiment, workload)| {
-        let title =
-            if several && experiment != workload { format!("{experiment} {workload}") } else { String::from(workload) };
+        let title = match workload {
+            SERVICE => String::from(experiment),
+            _ if several && experiment != workload => format!("{experiment} {workload}"),
+            _ => String::from(workload),
+        };
         let mine = cells.iter().filter(|cell| name(cell) == (experiment, workload));
         let is_alone = names.iter().filter(|(other, _)| *other == experiment).count() == 1;
         let experiment = if is_alone { experiment.to_owned() } else { format!("{experiment} {workload}") };

@@ -4,7 +4,7 @@ use os::{Mempolicy, NumaNode, Os};
 use serde::{Deserialize, Serialize};
 use units::{CpuId, NodeId};
 
-use crate::{During, ParamError, ParamInfo, WORKLOADS, Workload, WorkloadError, WorkloadInfo, params::value};
+use crate::{During, ParamError, ParamInfo, WORKLOADS, WorkloadError, WorkloadInfo, params::value};
 
 const POLICY: ParamInfo = ParamInfo {
     name: "policy",
@@ -44,17 +44,21 @@ pub struct Conditions {
 
 /// A memory policy, as a user writes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Policy {
+pub enum Policy {
+    /// The machine's own.
     #[default]
     Default,
+    /// On these nodes alone.
     Bind(Vec<NodeId>),
+    /// On this node where it has memory free.
     Preferred(NodeId),
     /// On these nodes in turn; on all that have memory where there are none.
     Interleave(Vec<NodeId>),
 }
 
 impl Policy {
-    fn parse(text: &str) -> Result<Self, ParamError> {
+    /// From the text of a parameter.
+    pub fn parse(text: &str) -> Result<Self, ParamError> {
         let bad = || value::<String>(&POLICY, text, |_| false).expect_err("nothing is accepted");
         let (word, list) = text.split_once(':').map_or((text, None), |(word, list)| (word, Some(list)));
         let node = |text: &str| text.parse().ok().filter(|node| *node < 1024).map(NodeId).ok_or_else(bad);
@@ -68,6 +72,12 @@ impl Policy {
         }
     }
 
+    /// Why it cannot be had on these nodes: one that is not there, or has no memory.
+    pub(crate) fn misfit(&self, nodes: &[NumaNode]) -> Option<String> {
+        let lacking = self.nodes().iter().find(|wanted| !has_memory(nodes, **wanted))?;
+        Some(no_such_node(POLICY.name, *lacking, "memory", nodes.iter().filter(|node| node.has_memory())))
+    }
+
     /// Nodes that it names.
     fn nodes(&self) -> &[NodeId] {
         match self {
@@ -77,7 +87,7 @@ impl Policy {
         }
     }
 
-    fn of(&self, nodes: &[NumaNode]) -> Mempolicy {
+    pub(crate) fn of(&self, nodes: &[NumaNode]) -> Mempolicy {
         let with_memory = || nodes.iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
         match self {
             Self::Default => Mempolicy::Local,
@@ -114,8 +124,7 @@ impl Conditions {
 
     /// Why they cannot be had on these nodes: one that is not there, or has no memory.
     pub fn misfit(&self, nodes: &[NumaNode]) -> Option<String> {
-        let lacking = self.policy.nodes().iter().find(|wanted| !has_memory(nodes, **wanted))?;
-        Some(no_such_node(POLICY.name, *lacking, "memory", nodes.iter().filter(|node| node.has_memory())))
+        self.policy.misfit(nodes)
     }
 
     /// Brings them about; tasks that are created later begin with the same policy.
@@ -134,19 +143,6 @@ impl Conditions {
             os.drop_caches().await.during("drop_caches")?;
         }
         Ok(())
-    }
-}
-
-impl Workload {
-    /// Why it cannot run on these nodes, if it cannot.
-    pub fn misfit_of_nodes(&self, nodes: &[NumaNode]) -> Option<String> {
-        match self {
-            Self::VmLargerThanANode(params) => params.cpus.misfit(nodes),
-            Self::FragmentedFault(params) => params.cpus.misfit(nodes),
-            Self::Autonumabench(params) => params.misfit(nodes),
-            Self::NumaProbe(params) => params.misfit(nodes),
-            _ => None,
-        }
     }
 }
 
@@ -185,7 +181,7 @@ impl CpuNode {
         value(&CPU_NODE, text, |node: &u32| *node < 1024).map(|node| Self(Some(NodeId(node))))
     }
 
-    fn misfit(self, nodes: &[NumaNode]) -> Option<String> {
+    pub(crate) fn misfit(self, nodes: &[NumaNode]) -> Option<String> {
         let with_cpus = || nodes.iter().filter(|node| !node.cpus.is_empty());
         let wanted = self.0.filter(|wanted| with_cpus().all(|node| node.id != *wanted))?;
         Some(no_such_node(CPU_NODE.name, wanted, "CPUs", with_cpus()))

@@ -15,12 +15,14 @@ pub mod guest_footprint;
 pub mod guests;
 pub mod llfree_frag;
 mod meet;
+mod member;
 mod model;
 pub mod numa_access;
 pub mod numa_probe;
 mod outcome;
 mod params;
 pub mod recipe;
+pub mod service;
 pub mod slab_churn;
 pub mod small_files;
 pub mod thpfioscale;
@@ -32,11 +34,12 @@ pub mod week;
 pub mod will_it_scale;
 
 pub use block::{Block, Size};
-pub use conditions::Conditions;
+pub use conditions::{Conditions, Policy};
 use fault_storm::Backing;
 pub use meet::TaskError;
+pub use member::{Latencies, MemberOutcome, PhaseOutcome};
 pub use model::Model;
-use os::{Died, Os, Wire};
+use os::{Died, NumaNode, Os, Wire};
 pub use outcome::{Iteration, Outcome, TaskOutcome, Unable, Unmapping};
 pub use params::{ParamError, ParamInfo};
 use thpscale::Program;
@@ -83,6 +86,8 @@ pub enum Workload {
     FragmentedFault(fragmented_fault::Params),
     /// Random frames that a kernel module replaces.
     LlfreeFrag(llfree_frag::Params),
+    /// Processes and phases as a file says.
+    Service(service::Service),
 }
 
 /// The entry of a workload in `pagelab list workloads`.
@@ -123,6 +128,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     vm_larger_than_a_node::INFO,
     fragmented_fault::INFO,
     llfree_frag::INFO,
+    service::INFO,
 ];
 
 /// Why a workload gave no result.
@@ -193,6 +199,7 @@ impl Workload {
             "guest-footprint" => guest_footprint::Params::parse(params).map(Self::GuestFootprint),
             "vm-larger-than-a-node" => vm_larger_than_a_node::Params::parse(params).map(Self::VmLargerThanANode),
             "fragmented-fault" => fragmented_fault::Params::parse(params).map(Self::FragmentedFault),
+            "service" => service::Service::parse(params).map(Self::Service),
             "llfree-frag" => llfree_frag::Params::parse(params).map(Self::LlfreeFrag),
             "autonumabench" => autonumabench::Params::parse(params).map(Self::Autonumabench),
             "numa-probe" => numa_probe::Params::parse(params).map(Self::NumaProbe),
@@ -223,6 +230,7 @@ impl Workload {
             Self::GuestFootprint(params) => params.memory(total),
             Self::VmLargerThanANode(params) => params.memory(total),
             Self::FragmentedFault(params) => params.memory(total),
+            Self::Service(service) => service.memory(total),
             // A module has its memory, and no process.
             Self::LlfreeFrag(_) => Bytes(0),
         }
@@ -260,6 +268,7 @@ impl Workload {
             Self::Week(params) => params.files(total),
             Self::WillItScale(params) => params.files(),
             Self::GuestFootprint(params) => params.files(total),
+            Self::Service(service) => service.files(total),
         }
     }
 
@@ -273,6 +282,18 @@ impl Workload {
             Self::GuestFootprint(params) => params.misfit(memory),
             Self::VmLargerThanANode(params) => params.misfit(memory),
             Self::FragmentedFault(params) => params.misfit(memory),
+            _ => None,
+        }
+    }
+
+    /// Why it cannot run on these nodes, if it cannot.
+    pub fn misfit_of_nodes(&self, nodes: &[NumaNode]) -> Option<String> {
+        match self {
+            Self::VmLargerThanANode(params) => params.cpus.misfit(nodes),
+            Self::FragmentedFault(params) => params.cpus.misfit(nodes),
+            Self::Autonumabench(params) => params.misfit(nodes),
+            Self::NumaProbe(params) => params.misfit(nodes),
+            Self::Service(service) => service.misfit(nodes),
             _ => None,
         }
     }
@@ -315,6 +336,7 @@ impl Workload {
             | Self::GuestFootprint(_)
             | Self::VmLargerThanANode(_)
             | Self::FragmentedFault(_)
+            | Self::Service(_)
             | Self::Thpfioscale(_) => true,
         }
     }
@@ -361,6 +383,7 @@ impl Workload {
             Self::VmLargerThanANode(params) => params.case(),
             Self::FragmentedFault(params) => params.case(),
             Self::LlfreeFrag(params) => params.case(),
+            Self::Service(service) => service.name.clone(),
         }
     }
 
@@ -369,6 +392,7 @@ impl Workload {
         match self {
             Self::FaultStorm(params) => params.duration.is_none(),
             Self::WillItScale(_) | Self::Warehouses(_) => false,
+            Self::Service(service) => service.is_fixed(),
             Self::ForkStorm(_)
             | Self::Thpscale(_)
             | Self::Thpscale2015(_)
@@ -422,6 +446,7 @@ impl Workload {
             Self::GuestFootprint(params) => guest_footprint::run(os, params.clone()).await,
             Self::VmLargerThanANode(params) => vm_larger_than_a_node::run(os, params.clone()).await,
             Self::FragmentedFault(params) => fragmented_fault::run(os, params.clone()).await,
+            Self::Service(service) => service::run(os, service.clone(), seed).await,
             Self::LlfreeFrag(params) => llfree_frag::run(os, params.clone(), seed).await,
         }
     }
@@ -445,6 +470,8 @@ pub async fn run_entry<O: Os>(os: O, entry: &str, params: &[u8]) -> Option<serde
         }
         numa_probe::LOAD_ENTRY => Some(through_json(params, async |with| numa_probe::load(os, with).await).await),
         warehouses::JVM_ENTRY => Some(through_json(params, async |with| warehouses::process(os, with).await).await),
+        service::PROCESS_ENTRY => Some(through_json(params, async |with| service::process(os, with).await).await),
+        service::EXEC_ENTRY => Some(through_json(params, async |with| service::program(os, with).await).await),
         week::COMPILE_ENTRY => Some(through_json(params, async |with| week::compile(os, with).await).await),
         _ => None,
     }

@@ -6,7 +6,7 @@ use os::{Os, Placed, Rusage};
 use serde::{Deserialize, Serialize};
 use units::{BlockCensus, Bytes, Errno, FrameChurned, Picos, Stores, Streamed, Time};
 
-use crate::{Block, During, WorkloadError, numa_access::Access, numa_probe::Probe};
+use crate::{Block, During, WorkloadError, member::MemberOutcome, numa_access::Access, numa_probe::Probe};
 
 /// The outcome of one workload run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +132,9 @@ pub struct TaskOutcome {
     /// Free blocks by round; of llfree-frag only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_churn: Option<FrameChurned>,
+    /// Phases of a process; of a service only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberOutcome>,
 }
 
 /// One iteration of one task.
@@ -180,6 +183,7 @@ impl TaskOutcome {
             host_resident: None,
             least_reported: None,
             frame_churn: None,
+            member: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use linux::procfs;
 use units::CpuId;
 
 /// The CPUs of a list; none for an empty one. The error says what was expected.
-pub(super) fn parse(text: &str) -> Result<Vec<CpuId>, String> {
+pub(crate) fn parse(text: &str) -> Result<Vec<CpuId>, String> {
     let expected = |_| format!("expected CPUs in ascending order such as \"0-1,4\", found {text:?}");
     procfs::list::cpus("cpus", text).map_err(expected)
 }

@@ -1,4 +1,5 @@
-//! Machines, variants and experiments by name: the folder of the working directory first, then the files inside the binary.
+//! Machines, variants, experiments and services by name: the folder of the working directory first, then the files inside the
+//! binary.
 
 use std::{
     collections::BTreeSet,
@@ -13,6 +14,7 @@ use crate::usage::UsageError;
 
 static MACHINES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../machines");
 static VARIANTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../variants");
+static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
 static EXPERIMENTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../experiments");
 
 /// What a name names.
@@ -24,6 +26,8 @@ pub enum Kind {
     Variant,
     /// An experiment, in `experiments/`.
     Experiment,
+    /// A service, in `workloads/`.
+    Workload,
 }
 
 /// The source of a name, or of a path: something that contains a `/` or ends in `.toml`.
@@ -82,6 +86,7 @@ impl Kind {
             Self::Machine => "machine",
             Self::Variant => "variant",
             Self::Experiment => "experiment",
+            Self::Workload => "service",
         }
     }
 
@@ -90,6 +95,7 @@ impl Kind {
             Self::Machine => "machines",
             Self::Variant => "variants",
             Self::Experiment => "experiments",
+            Self::Workload => "workloads",
         }
     }
 
@@ -98,6 +104,7 @@ impl Kind {
             Self::Machine => &MACHINES,
             Self::Variant => &VARIANTS,
             Self::Experiment => &EXPERIMENTS,
+            Self::Workload => &WORKLOADS,
         }
     }
 }
@@ -186,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_listed_file_says_what_it_is() {
-        for kind in [Kind::Machine, Kind::Variant, Kind::Experiment] {
+        for kind in [Kind::Machine, Kind::Variant, Kind::Experiment, Kind::Workload] {
             for file in kind.built_in().files() {
                 let text = file.contents_utf8().unwrap();
                 let about = Source::from_text("x", text).parse().unwrap().root().required::<String>("about");

@@ -48,6 +48,13 @@ pub struct Scalar(pub String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneOrMore(pub Vec<String>);
 
+impl Mismatch {
+    /// Says what was expected in place of a value.
+    pub fn new(expected: &str, value: &Spanned<DeValue<'_>>) -> Self {
+        mismatch(expected, value)
+    }
+}
+
 impl<'d> TableReader<'d> {
     pub(super) fn new(source: &'d Source, path: String, start: usize, table: &'d DeTable<'d>) -> Self {
         Self { source, path, start, table }

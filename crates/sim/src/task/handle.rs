@@ -29,18 +29,6 @@ use crate::{
 pub struct Sim;
 
 impl Sim {
-    /// Sets the nice level, from -20 to 19, with which tasks begin that the calling one creates from now on (`setpriority`).
-    /// Not part of [`Os`]: no workload asks for it.
-    ///
-    /// # Panics
-    /// When the level is out of range.
-    pub fn nice_children(&self, level: i8) {
-        with(|world| {
-            let current = world.current;
-            world.tasks[current.0 as usize].nice_of_children = Nice::new(level);
-        });
-    }
-
     /// Shows the memory manager as it is now. Not part of [`Os`]: only the simulator can.
     pub fn look<T>(&self, at: impl FnOnce(&mm::Mm) -> T) -> T {
         with(|world| at(&world.own_kernel().mm))
@@ -156,6 +144,17 @@ impl Os for Sim {
 
     async fn set_affinity(&self, cpus: &[CpuId]) -> Result<(), Errno> {
         unit(Request::SetAffinity(cpus.to_vec())).await
+    }
+
+    fn nice_children(&self, level: i8) -> Result<(), Errno> {
+        if !(-20..=19).contains(&level) {
+            return Err(Errno::INVAL);
+        }
+        with(|world| {
+            let current = world.current;
+            world.tasks[current.0 as usize].nice_of_children = Nice::new(level);
+        });
+        Ok(())
     }
 
     async fn set_mempolicy(&self, policy: &Mempolicy) -> Result<(), Errno> {

@@ -128,9 +128,9 @@ fn a_nice_19_task_gets_its_share() {
                 }
                 busy
             };
-            os.nice_children(19);
+            os.nice_children(19).unwrap();
             let nice = os.spawn(Placement::Spread(0), work);
-            os.nice_children(0);
+            os.nice_children(0).unwrap();
             let busy = os.spawn(Placement::Spread(0), work);
             let (nice, busy) = (nice.await.unwrap(), busy.await.unwrap());
             nice / (nice + busy)

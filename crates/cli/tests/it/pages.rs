@@ -1,7 +1,7 @@
-//! docs/why.md: each command of the page, run in their order, prints what stands below it.
+//! Pages of docs/ whose commands, run in their order, print what stands below them.
 //!
-//! `PAGELAB_BLESS=why cargo test --release -p cli --test it why_page` writes the page anew. Commands that take many runs are only
-//! typed then; `fork.rs` asks the same of a small machine.
+//! `PAGELAB_BLESS=why cargo test --release -p cli --test it pages` writes docs/why.md anew; so it is with the other
+//! pages. Commands that take many runs are only typed then; `fork.rs` and `services.rs` ask the same of small machines.
 
 use std::{fs, path::PathBuf};
 
@@ -9,13 +9,14 @@ use crate::support::room::Room;
 
 /// The beginning of a line that is a command.
 const COMMAND: &str = "    $ pagelab ";
-/// Options that take many runs.
-const LONG: [&str; 2] = ["--inevitable", "--parting"];
+/// Parts of commands that take many runs, or long ones.
+const LONG: [&str; 7] =
+    ["--inevitable", "--parting", "--seeds 8", "run kv-store", "run jvm", "run build-server", "run training"];
 /// The line below what a command prints, where the page shows only the beginning.
 const MORE: &str = "    [...]";
 
-fn page() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/why.md")
+fn page(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{name}.md"))
 }
 
 /// A line of a page, indented as what is printed.
@@ -58,14 +59,29 @@ fn anew(text: &str, room: &Room, types_long: bool) -> String {
     out.join("\n").trim_end().to_owned() + "\n"
 }
 
-#[test]
-fn the_page_shows_what_its_commands_print() {
-    let text = fs::read_to_string(page()).expect("docs/why.md");
-    let is_blessed = std::env::var("PAGELAB_BLESS").is_ok_and(|how| how == "why");
+fn is_what_its_commands_print(name: &str) {
+    let page = page(name);
+    let text = fs::read_to_string(&page).expect("a page of docs/");
+    let is_blessed = std::env::var("PAGELAB_BLESS").is_ok_and(|how| how == name);
     let anew = anew(&text, &Room::new(), is_blessed);
     if is_blessed {
-        fs::write(page(), &anew).expect("docs/why.md");
+        fs::write(&page, &anew).expect("a page of docs/");
     } else {
-        assert_eq!(anew, text, "PAGELAB_BLESS=why writes it anew");
+        assert_eq!(anew, text, "PAGELAB_BLESS={name} writes it anew");
     }
+}
+
+#[test]
+fn the_page_on_why_shows_what_its_commands_print() {
+    is_what_its_commands_print("why");
+}
+
+#[test]
+fn the_page_on_services_shows_what_its_commands_print() {
+    is_what_its_commands_print("services");
+}
+
+#[test]
+fn the_page_on_machines_shows_what_its_commands_print() {
+    is_what_its_commands_print("machines");
 }

@@ -1,0 +1,194 @@
+//! Services: files of processes and phases, as strong as workloads in Rust, deterministic, and refused where they are wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use report::{Cell, Record};
+
+use crate::support::{document, room::Room, words};
+
+const SIM: [&str; 7] = ["--target", "sim", "--machine", "one-node-512m", "--variant", "v6.1", "--quiet"];
+
+fn file(name: &str) -> String {
+    format!("{}/tests/services/{name}.toml", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn cells(room: &Room, result: &str) -> Vec<Cell> {
+    let cell = |record| match record {
+        Record::Cell(cell) => Some(cell),
+        _ => None,
+    };
+    document::whole_records(&room.here().join(result)).into_iter().filter_map(cell).collect()
+}
+
+/// Seeds of a comparison where memory is short: what single runs of the same workload count differs by more than 2 %.
+const SEEDS: u64 = 8;
+
+/// Counters of each cell, without the gauges that only some workloads read.
+fn counters(room: &Room, result: &str) -> Vec<BTreeMap<String, i64>> {
+    let of =
+        |cell: Cell| cell.measured.counters.into_iter().filter(|(name, _)| name != "nr_page_table_pages").collect();
+    cells(room, result).into_iter().map(of).collect()
+}
+
+/// Counters whose means are further apart than 2 % and 3 events, and than seeds of one workload are by chance: three and a half
+/// standard errors, as some forty counters are looked at.
+fn apart(built_in: &[BTreeMap<String, i64>], written: &[BTreeMap<String, i64>]) -> Vec<String> {
+    let names: BTreeSet<&String> = built_in.iter().chain(written).flat_map(BTreeMap::keys).collect();
+    let of = |cells: &[BTreeMap<String, i64>], name: &str| {
+        let values: Vec<f64> = cells.iter().map(|cell| cell.get(name).copied().unwrap_or(0) as f64).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+        let count = values.len() as f64;
+        (mean, if count > 1.0 { squares / (count - 1.0) / count } else { 0.0 })
+    };
+    let far = |name: &&String| {
+        let ((one, one_error), (other, other_error)) = (of(built_in, name), of(written, name));
+        let chance = 3.5 * (one_error + other_error).sqrt();
+        ((one - other).abs() > (one.abs() / 50.0).max(3.0).max(chance)).then(|| format!("{name} {one} {other}"))
+    };
+    names.iter().filter_map(far).collect()
+}
+
+type Counted = Vec<BTreeMap<String, i64>>;
+
+/// The counters of a workload and of the file that says the same.
+fn both(workload: &[&str], name: &str, seeds: u64) -> (Counted, Counted) {
+    let room = Room::new();
+    let seeds = ["--seeds", &seeds.to_string()];
+    room.run(&words(&[&["run"], workload, &SIM, &seeds, &["-o", "built-in"]])).expect(0);
+    room.run(&words(&[&["run", &file(name)], &SIM, &seeds, &["-o", "written"]])).expect(0);
+    (counters(&room, "built-in"), counters(&room, "written"))
+}
+
+#[test]
+fn fault_storm_as_a_file_counts_the_same() {
+    let storm =
+        ["fault-storm", "--set", "tasks=2", "--set", "model=threads", "--set", "page=base", "--set", "size=64MiB"];
+    let (built_in, written) = both(&storm, "fault-storm", 1);
+    assert!(built_in[0]["pgfault"] > 200_000, "{built_in:?}");
+    assert_eq!(apart(&built_in, &written), [""; 0]);
+}
+
+#[test]
+fn small_files_as_a_file_counts_the_same() {
+    let (built_in, written) = both(&["small-files", "--set", "file=64KiB"], "small-files", SEEDS);
+    assert!(built_in[0]["pgsteal_kswapd"] > 10_000, "{built_in:?}");
+    assert_eq!(apart(&built_in, &written), [""; 0]);
+}
+
+#[test]
+fn the_faults_of_thpscale_as_a_file_count_the_same() {
+    let scale = ["thpscale", "--set", "threads=1", "--set", "advise=yes", "--set", "file=no"];
+    let (built_in, written) = both(&scale, "thpscale", SEEDS);
+    assert!(built_in[0]["pswpout"] > 1000, "{built_in:?}");
+    assert_eq!(apart(&built_in, &written), [""; 0]);
+}
+
+const SMALL: &str = r#"
+about = "a store that saves itself"
+[[process]]
+name = "store"
+threads = 3
+[[process.phase]]
+name = "fill"
+do = "allocate"
+size = "30%"
+[[process.phase]]
+name = "serve"
+do = "access"
+for = "3s"
+pattern = "zipf 0.99"
+writes = "20%"
+rate = "2k/s"
+churn = "5%/s"
+[[process.phase]]
+name = "save"
+do = "fork"
+every = "1s"
+[[process]]
+name = "scan"
+after = "store.fill"
+[[process.phase]]
+name = "scan"
+do = "read"
+size = "1GiB"
+rate = "400MiB/s"
+"#;
+
+#[test]
+fn a_store_has_latencies_throughput_and_memory() {
+    let room = Room::new();
+    let path = room.give("store.toml", SMALL);
+    let run = ["run", path.as_str(), "--machine", "one-node-512m", "--variant", "v6.1"];
+    let text = room.run(&words(&[&run, &["-o", "first"]])).expect(0).stdout;
+    for part in [
+        "store Latency, us",
+        "serve-p99.9",
+        "serve-churn-p99",
+        "save-call-p50",
+        "serve-reached",
+        "serve-asked",
+        "Huge, pct",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    // Requests are the same whatever the kernel does, and all of them were served.
+    let metric = |result: &str, class: &str, part: &str| {
+        let cells = cells(&room, result);
+        let metrics = cells.into_iter().flat_map(|cell| cell.measured.metrics);
+        let mut found = metrics.filter(|one| one.class.as_deref() == Some(class) && one.part.as_deref() == Some(part));
+        found.next().unwrap_or_else(|| panic!("{class} {part}")).samples[0]
+    };
+    assert!((metric("first", "serve", "reached") - metric("first", "serve", "asked")).abs() < 1e-9);
+    assert!(metric("first", "serve", "p99") <= metric("first", "serve", "max"));
+    // Byte for byte the same on one worker.
+    room.run(&words(&[&run, &["-o", "second", "--workers", "1"]])).expect(0);
+    assert_eq!(document::run_hashes(&room.here().join("first")), document::run_hashes(&room.here().join("second")));
+}
+
+#[test]
+fn a_plan_is_said_in_words_before_it_runs() {
+    let room = Room::new();
+    let path = room.give("store.toml", SMALL);
+    let text = room.run(&["run", &path, "--machine", "one-node-512m", "--explain"]).expect(0).stdout;
+    for part in [
+        "process store, 3 threads",
+        "allocates 153.6 MiB",
+        "by Zipf 0.99",
+        "beside serve every 1 s",
+        "begins when store.fill is over",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(!room.here().join("results").exists());
+    room.run(&["run", "fault-storm", "--target", "sim", "--explain"]).expect(2).says(&["--explain", "fault-storm"]);
+}
+
+#[test]
+fn mistakes_in_a_service_are_one_message() {
+    let room = Room::new();
+    let path = room.give("mine.toml", SMALL.replace("pattern", "patern"));
+    let run = room.run(&["run", &path]).expect(2);
+    run.says(&["mine.toml:14: process.phase: unknown key \"patern\"; did you mean \"pattern\"?"]);
+}
+
+#[test]
+fn memory_that_does_not_suffice_is_a_result() {
+    let room = Room::new();
+    let greedy = "about = \"too much\"\n[[process]]\nname = \"greedy\"\n[[process.phase]]\ndo = \"allocate\"\nsize = \"300%\"\n\
+                  [[process]]\nname = \"small\"\n[[process.phase]]\ndo = \"sleep\"\nfor = \"1s\"\n";
+    let path = room.give("greedy.toml", greedy);
+    let text = room.run(&words(&[&["run", &path], &SIM])).expect(0).stdout;
+    let row = text.lines().find(|line| line.starts_with("greedy-killed")).unwrap_or_else(|| panic!("{text}"));
+    assert!(row.trim_end().ends_with('1'), "{row}");
+}
+
+#[test]
+fn a_machine_is_shown_as_its_file() {
+    let room = Room::new();
+    let text = room.run(&["machine", "show", "two-node-2g"]).expect(0).stdout;
+    let path = room.give("my-machine.toml", &text);
+    room.run(&["run", "fault-storm", "--target", "sim", "--machine", &path, "--set", "tasks=1", "--set", "size=2MiB"])
+        .expect(0);
+    room.run(&["machine", "show", "two-nodes-2g"]).expect(2).says(&["did you mean \"two-node-2g\"?"]);
+}

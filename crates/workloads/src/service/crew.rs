@@ -1,0 +1,270 @@
+//! The threads of a process, which go through its phases in step, and threads that run beside them.
+
+use std::ops::Range;
+
+use os::{Barrier, Os, Placement, Rusage};
+use units::{Bytes, Errno, Picos, Time};
+
+use super::{
+    operations::{Hand, Member, settle},
+    pace,
+    phase::{Thread, Work, count, wait_for_phase},
+    plan::{Event, Phase, Until},
+};
+use crate::member::PhaseOutcome;
+
+/// Where threads of a process meet: before a phase and behind it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    begin: Barrier,
+    end: Barrier,
+}
+
+/// A phase beside another one, when it is over.
+struct Beside {
+    work: Work,
+    skipped: u64,
+    rusage: Rusage,
+    hand: Hand,
+}
+
+/// All threads through some groups of phases, each a phase and what runs beside it. The calling task is the first thread.
+pub(super) async fn work<O: Os>(
+    os: &O,
+    member: &mut Member,
+    groups: &[Range<usize>],
+    used: &mut Rusage,
+) -> Result<Vec<PhaseOutcome>, Errno> {
+    let of = member.process().clone();
+    let mains: Vec<usize> = groups.iter().map(|group| group.start).collect();
+    let threads = mains.iter().map(|main| member.threads_of(&of.phases[*main])).max().unwrap_or(1);
+    let step = Step { begin: os.barrier(threads).await?, end: os.barrier(threads).await? };
+    let before = os.rusage().await?;
+    let mut crew = Vec::new();
+    for index in 1..threads {
+        let (mut member, mains) = (member.clone(), mains.clone());
+        crew.push(os.spawn(Placement::Free, async move |os: O| follow(&os, &mut member, &mains, (index, step)).await));
+    }
+    let led = lead(os, member, groups, step).await;
+    if led.is_err() {
+        os.cancel(step.begin).await;
+        os.cancel(step.end).await;
+    }
+    let mut others = Vec::new();
+    for thread in crew {
+        others.push(thread.await.map_err(|_| Errno::CANCELED)?);
+    }
+    let (mut phases, mut hands, rusage) = led?;
+    for other in others {
+        let (works, own_hands, own) = other?;
+        for (work, (_, all, _)) in works.iter().zip(&mut phases) {
+            all.add(work);
+        }
+        hands.extend(own_hands);
+        used.add(&own);
+    }
+    used.add(&rusage);
+    used.add(&os.rusage().await?.since(&before));
+    for hand in &mut hands {
+        member.take_over(hand);
+    }
+    let mut outcomes = Vec::new();
+    for (main, (start, work, beside)) in mains.into_iter().zip(phases) {
+        outcomes.push(outcome(os, member, &of.phases[main], start, work).await);
+        for (index, work, skipped) in beside {
+            outcomes.push(PhaseOutcome { skipped, ..outcome(os, member, &of.phases[index], start, work).await });
+        }
+    }
+    Ok(outcomes)
+}
+
+/// A phase that is over: its start, what its first thread did, and the phases beside it.
+type Led = (Time, Work, Vec<(usize, Work, u64)>);
+
+/// The first thread of a process.
+async fn lead<O: Os>(
+    os: &O,
+    member: &mut Member,
+    groups: &[Range<usize>],
+    step: Step,
+) -> Result<(Vec<Led>, Vec<Hand>, Rusage), Errno> {
+    let of = member.process().clone();
+    let mut all = Vec::new();
+    let mut hands = Vec::new();
+    let mut rusage = Rusage::default();
+    for group in groups {
+        let main = &of.phases[group.start];
+        if let Some(event) = main.after {
+            wait_for_phase(os, member, event).await?;
+        }
+        let over = os.barrier(1).await?;
+        os.arrive(step.begin).await?;
+        let start = os.now();
+        let mut beside = Vec::new();
+        for (number, index) in (0..).zip(group.start + 1..group.end) {
+            let (member, place) = (member.clone(), of.threads + number);
+            let every = of.phases[index].every;
+            let thread = os.spawn(Placement::Free, async move |os: O| match every {
+                Some(every) => again(&os, member, (index, every), (start, over)).await,
+                None => once(&os, member, index, place).await,
+            });
+            beside.push((index, thread));
+        }
+        let mut thread = Thread::new(member, main, (0, 0), start);
+        let worked = thread.go_on(os, member, main, None).await;
+        if worked.is_ok() {
+            os.arrive(step.end).await?;
+        }
+        os.cancel(over).await;
+        let mut ended = Vec::new();
+        for (index, thread) in beside {
+            let beside = thread.await.map_err(|_| Errno::CANCELED)??;
+            rusage.add(&beside.rusage);
+            hands.push(beside.hand);
+            ended.push((index, beside.work, beside.skipped));
+        }
+        worked?;
+        tell(os, member, group.clone()).await?;
+        all.push((start, thread.work(), ended));
+        hands.push(thread.hand);
+    }
+    Ok((all, hands, rusage))
+}
+
+/// Any other thread of a process: through all main phases, where it does its part.
+async fn follow<O: Os>(
+    os: &O,
+    member: &mut Member,
+    mains: &[usize],
+    (index, step): (u32, Step),
+) -> Result<(Vec<Work>, Vec<Hand>, Rusage), Errno> {
+    let worked = follow_through(os, member, mains, (index, step)).await;
+    if worked.is_err() {
+        os.cancel(step.begin).await;
+        os.cancel(step.end).await;
+    }
+    let (works, hands) = worked?;
+    Ok((works, hands, os.rusage().await?))
+}
+
+async fn follow_through<O: Os>(
+    os: &O,
+    member: &mut Member,
+    mains: &[usize],
+    (index, step): (u32, Step),
+) -> Result<(Vec<Work>, Vec<Hand>), Errno> {
+    settle(os, member, index).await?;
+    let of = member.process().clone();
+    let (mut works, mut hands) = (Vec::new(), Vec::new());
+    for main in mains {
+        let phase = &of.phases[*main];
+        os.arrive(step.begin).await?;
+        let mut thread = Thread::new(member, phase, (index, 0), os.now());
+        if index < member.threads_of(phase) {
+            thread.go_on(os, member, phase, None).await?;
+        }
+        os.arrive(step.end).await?;
+        works.push(thread.work());
+        hands.push(thread.hand);
+    }
+    Ok((works, hands))
+}
+
+/// Tells those who wait for phases that they are over.
+pub(super) async fn tell<O: Os>(os: &O, member: &Member, phases: Range<usize>) -> Result<(), Errno> {
+    for index in phases {
+        let event = Event { process: member.process, phase: u32::try_from(index).expect("few phases") };
+        if let Some((_, barrier)) = member.signals.phases.iter().find(|(known, _)| *known == event) {
+            count(os, *barrier, member.process().copies).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The outcome of a phase.
+pub(super) async fn outcome<O: Os>(os: &O, member: &Member, phase: &Phase, start: Time, work: Work) -> PhaseOutcome {
+    let time = match phase.requests.until {
+        Until::Time(time) => Some(time),
+        Until::Times(_) | Until::Ended(_) => None,
+    };
+    let period = pace::period(phase.requests.rate, phase.requests.block);
+    PhaseOutcome {
+        name: phase.name.clone(),
+        start,
+        end: work.end.max(start),
+        asked: time.filter(|_| phase.every.is_none()).and_then(|time| pace::asked(period, time)),
+        operations: work.operations,
+        inner: work.inner,
+        bytes: work.bytes,
+        skipped: 0,
+        killed: work.killed,
+        resident: resident(os, member).await,
+    }
+}
+
+/// Memory of the process, of base pages and of huge ones.
+async fn resident<O: Os>(os: &O, member: &Member) -> Option<(Bytes, Bytes)> {
+    /// Where memory is in more parts, asking for each takes too long on real kernels.
+    const PARTS_MAX: usize = 64;
+    let ranges = member.arena.ranges();
+    if ranges.len() > PARTS_MAX {
+        return None;
+    }
+    let mut all = (Bytes(0), Bytes(0));
+    for range in ranges {
+        for place in os.places(range).await.ok()? {
+            let of = if place.is_huge { &mut all.1 } else { &mut all.0 };
+            *of += place.size;
+        }
+    }
+    Some(all)
+}
+
+/// A phase beside another one, once, by a thread that stands where the thread of this number would.
+async fn once<O: Os>(os: &O, mut member: Member, index: usize, place: u32) -> Result<Beside, Errno> {
+    settle(os, &member, place).await?;
+    let phase = member.process().phases[index].clone();
+    if let Some(event) = phase.after {
+        wait_for_phase(os, &member, event).await?;
+    }
+    let mut thread = Thread::new(&member, &phase, (0, 0), os.now());
+    thread.go_on(os, &mut member, &phase, None).await?;
+    Ok(Beside { work: thread.work(), skipped: 0, rusage: os.rusage().await?, hand: thread.hand })
+}
+
+/// A phase beside another one, again and again until that one is over.
+async fn again<O: Os>(
+    os: &O,
+    mut member: Member,
+    (index, every): (usize, Picos),
+    (start, over): (Time, Barrier),
+) -> Result<Beside, Errno> {
+    /// So often it looks whether the other one is over.
+    const LOOK: Picos = Picos::from_millis(100);
+    let phase = member.process().phases[index].clone();
+    let mut all = Work::default();
+    let mut skipped = 0;
+    let mut due = start + every;
+    let mut thread = Thread::new(&member, &phase, (0, 0), due);
+    let mut allocated = Vec::new();
+    for number in 1.. {
+        while os.now() < due && !os.is_cancelled(over) {
+            let now = os.now();
+            os.sleep(Picos(due.since(now).0.min(LOOK.0))).await;
+        }
+        if os.is_cancelled(over) {
+            break;
+        }
+        thread.go_on(os, &mut member, &phase, None).await?;
+        all.add(&thread.work());
+        allocated.append(&mut thread.hand.allocated);
+        due = due + every;
+        while due < os.now() {
+            due = due + every;
+            skipped += 1;
+        }
+        thread = Thread::new(&member, &phase, (0, number), due);
+    }
+    thread.hand.allocated = allocated;
+    Ok(Beside { work: all, skipped, rusage: os.rusage().await?, hand: thread.hand })
+}
