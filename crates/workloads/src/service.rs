@@ -17,6 +17,7 @@ mod run;
 
 use units::Bytes;
 
+use self::plan::{added, times};
 pub use self::{
     operations::{EXEC_ENTRY, ProgramParams, program},
     plan::{
@@ -66,13 +67,13 @@ impl Service {
 
     /// Memory that all processes have mapped at once, at most.
     pub(crate) fn memory(&self, total: Bytes) -> Bytes {
-        let all = self.processes.iter().map(|process| process.memory(total) * u64::from(process.copies));
-        all.fold(Bytes(0), |sum, one| sum + one)
+        let all = self.processes.iter().map(|process| times(process.memory(total), process.copies.into()));
+        all.fold(Bytes(0), added)
     }
 
     /// Bytes of all files that the service makes.
     pub(crate) fn files(&self, total: Bytes) -> Bytes {
-        let all = self.processes.iter().map(|process| process.files(total) * u64::from(process.copies));
-        all.fold(Bytes(0), |sum, one| sum + one)
+        let all = self.processes.iter().map(|process| times(process.files(total), process.copies.into()));
+        all.fold(Bytes(0), added)
     }
 }

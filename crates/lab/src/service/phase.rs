@@ -33,6 +33,9 @@ const OPERATIONS: &[(&str, &[&str], Bytes)] = &[
     ("madvise", &["advice"], Bytes::mib(1)),
 ];
 
+/// Operations of a phase, at most: a simulation takes about a microsecond for each.
+const OPERATIONS_MAX: u64 = 1_000_000_000;
+
 /// The phase at a place: its process and its number there.
 pub(super) fn read(
     table: &TableReader<'_>,
@@ -102,8 +105,8 @@ fn requests(
     if said.into_iter().filter(|is_said| *is_said).count() > 1 {
         return Err(table.error("for", "expected one of `for`, `times` and `until`"));
     }
-    if times == Some(0) {
-        return Err(table.error("times", "expected a whole number above 0, found 0"));
+    if let Some(times) = times.filter(|times| !(1..=OPERATIONS_MAX).contains(times)) {
+        return Err(table.error("times", format!("expected a whole number from 1 to {OPERATIONS_MAX}, found {times}")));
     }
     let until = match (time.filter(|_| !is_sleep), times, until) {
         (Some(time), ..) => Until::Time(time),
@@ -122,8 +125,23 @@ fn requests(
     };
     let rate = table.optional("rate")?.map(|PerSecond(rate)| rate);
     let once = ["free", "pin", "drop", "madvise"];
-    if once.contains(&operation) && (rate.is_some() || matches!(until, Until::Time(_))) {
-        return Err(table.error("do", format!("{operation} is one operation: `rate` and `for` have no meaning for it")));
+    if once.contains(&operation) && (rate.is_some() || until != Until::Times(1)) {
+        return Err(table.error(
+            "do",
+            format!("{operation} is one operation: `rate`, `for`, `times` and `until` have no meaning for it"),
+        ));
+    }
+    if let (Some(rate), Until::Time(time)) = (rate, until) {
+        let each_second = match rate {
+            Rate::Operations(thousandths) => thousandths / 1000,
+            Rate::Bytes(bytes) => bytes / block.0,
+        };
+        if u128::from(each_second) * u128::from(time.0) > u128::from(OPERATIONS_MAX) * u128::from(Picos::from_secs(1).0)
+        {
+            let problem =
+                format!("expected at most {OPERATIONS_MAX} operations in a phase: a smaller rate, or a larger block");
+            return Err(table.error("rate", problem));
+        }
     }
     if operation == "fork" && !matches!(until, Until::Times(_)) {
         return Err(table.error("do", "a fork is repeated by `times`, or beside another phase by `every`"));
@@ -135,7 +153,10 @@ fn action((table, phases): (&TableReader<'_>, &[String]), operation: &str, block
     let flag = |key: &str| Ok::<_, UsageError>(table.optional::<bool>(key)?.unwrap_or(false));
     let size = |key: &str| table.required::<SizeOf>(key).map(|SizeOf(size)| size);
     let part = |key: &str, default: u32| Ok::<_, UsageError>(table.optional(key)?.map_or(default, |Part(part)| part));
-    let time = |key: &str| table.required::<Span>(key).map(|Span(time)| time);
+    let time = |key: &str| match table.required::<Span>(key)? {
+        Span(Picos(0)) => Err(table.error(key, "expected a time above 0")),
+        Span(time) => Ok(time),
+    };
     Ok(match operation {
         "allocate" => Action::Allocate {
             size: size("size")?,

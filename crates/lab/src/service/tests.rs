@@ -1,8 +1,15 @@
+use rand_chacha::{
+    ChaCha8Rng,
+    rand_core::{Rng, SeedableRng},
+};
 use units::{Bytes, Picos};
-use workloads::service::{Action, Rate, Share, Until};
+use workloads::{
+    Workload,
+    service::{Action, Rate, Share, Until},
+};
 
 use super::*;
-use crate::source::Source;
+use crate::source::{self, Kind, Source};
 
 fn read_text(text: &str) -> Result<Service, String> {
     let source = Source::from_text("my.toml", text);
@@ -83,4 +90,77 @@ fn processes_that_wait_for_each_other_are_refused() {
             && found.contains("a.access, b.drop"),
         "{found}"
     );
+}
+
+/// A file with some lines left out, doubled, moved, or with another value.
+fn mutated(text: &str, random: &mut impl Rng) -> String {
+    const VALUES: [&str; 14] = [
+        "0",
+        "-1",
+        "\"0%\"",
+        "\"1000%\"",
+        "\"99999999999999TiB\"",
+        "\"0/s\"",
+        "\"1us\"",
+        "\"24h\"",
+        "true",
+        "[]",
+        "\"zipf 4\"",
+        "\"hot 0% 0% 1us\"",
+        "18446744073709551615",
+        "\"nobody.nothing\"",
+    ];
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut below = |bound: usize| usize::try_from(random.next_u64() % bound.max(1) as u64).expect("an index");
+    for _ in 0..=below(4) {
+        let at = below(lines.len());
+        match below(5) {
+            0 => drop(lines.remove(at)),
+            1 => lines.insert(below(lines.len()), lines[at].clone()),
+            2 => {
+                let other = below(lines.len());
+                lines.swap(at, other);
+            }
+            3 => {
+                let cut = below(lines[at].len() + 1);
+                let cut = (0..=cut).rev().find(|cut| lines[at].is_char_boundary(*cut)).unwrap_or(0);
+                lines[at].truncate(cut);
+            }
+            _ => {
+                if let Some((key, _)) = lines[at].clone().split_once('=') {
+                    lines[at] = format!("{key}= {}", VALUES[below(VALUES.len())]);
+                }
+            }
+        }
+        if lines.is_empty() {
+            break;
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn damaged_files_are_refused_or_read_but_never_a_panic() {
+    const MUTANTS: usize = 2000;
+    let texts: Vec<String> = source::names(Kind::Workload)
+        .iter()
+        .map(|name| source::lookup(Kind::Workload, name).unwrap().text().to_owned())
+        .collect();
+    let mut random = ChaCha8Rng::seed_from_u64(27);
+    let mut read = 0;
+    for number in 0..MUTANTS {
+        let text = mutated(&texts[number % texts.len()], &mut random);
+        match read_text(&text) {
+            Err(message) => assert!(message.starts_with("my.toml"), "{message}\n{text}"),
+            Ok(service) => {
+                read += 1;
+                let (name, value) = service.to_param();
+                let again = Workload::parse("service", [(name.as_str(), value.as_str())]).unwrap();
+                assert_eq!(again, Workload::Service(service), "a plan comes through a result unchanged");
+                // Sums of sizes stop, and do not overflow.
+                let _ = (again.memory(Bytes::gib(1 << 20)), again.files(Bytes::gib(1 << 20)));
+            }
+        }
+    }
+    assert!((MUTANTS / 10..MUTANTS).contains(&read), "{read} of {MUTANTS} are read");
 }

@@ -259,10 +259,9 @@ async fn again<O: Os>(
         all.add(&thread.work());
         allocated.append(&mut thread.hand.allocated);
         due = due + every;
-        while due < os.now() {
-            due = due + every;
-            skipped += 1;
-        }
+        let late = os.now().since(due.min(os.now())).0.div_ceil(every.0);
+        skipped += late;
+        due = due + every * late;
         thread = Thread::new(&member, &phase, (0, number), due);
     }
     thread.hand.allocated = allocated;

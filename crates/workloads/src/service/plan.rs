@@ -282,6 +282,16 @@ pub struct Pinning {
     pub size: Size,
 }
 
+/// The sum of two sizes, which stops at the largest: a file may ask for more than there is.
+pub(super) fn added(one: Bytes, other: Bytes) -> Bytes {
+    Bytes(one.0.saturating_add(other.0))
+}
+
+/// A size times a number, which stops at the largest.
+pub(super) fn times(bytes: Bytes, count: u64) -> Bytes {
+    Bytes(bytes.0.saturating_mul(count))
+}
+
 impl Process {
     /// Memory that a copy has mapped at once, at most.
     pub(crate) fn memory(&self, total: Bytes) -> Bytes {
@@ -289,8 +299,8 @@ impl Process {
         let mut most = Bytes(0);
         for phase in &self.phases {
             let (stays, goes) = phase.memory(total);
-            held += stays;
-            most = most.max(held + goes);
+            held = added(held, stays);
+            most = most.max(added(held, goes));
         }
         most
     }
@@ -299,10 +309,10 @@ impl Process {
     pub(crate) fn files(&self, total: Bytes) -> Bytes {
         let child = |phase: &Phase| match phase.action {
             // The old file and the new one.
-            Action::Fork(Child { writes: true }) => self.memory(total) * 2,
+            Action::Fork(Child { writes: true }) => times(self.memory(total), 2),
             _ => phase.files(total),
         };
-        self.phases.iter().map(child).fold(Bytes(0), |sum, one| sum + one)
+        self.phases.iter().map(child).fold(Bytes(0), added)
     }
 }
 
@@ -335,7 +345,7 @@ impl Phase {
     /// Bytes of all its repetitions, where their number is known.
     fn times_of(&self, bytes: Bytes) -> Bytes {
         match self.requests.until {
-            Until::Times(times) => Bytes(bytes.0.saturating_mul(times)),
+            Until::Times(count) => times(bytes, count),
             Until::Time(_) | Until::Ended(_) => bytes,
         }
     }
