@@ -1,11 +1,14 @@
 //! What a simulated run tells over time, in the form of results.
 
+use std::collections::BTreeMap;
+
+use memory::{frame::moves::MoveReason, pageblock::MigrateType};
 use report::{
     Sample, Series, SlowPath,
-    map::{Band, BlockMap, Head, TYPES},
+    map::{Band, BlockMap, Head, Moves, TYPES},
     slow_path::{Entry, Total},
 };
-use sim::{MapSamples, Samples, SlowOperation, SlowOperations};
+use sim::{CellMove, MapSamples, Samples, SlowOperation, SlowOperations};
 use units::{Picos, Time};
 
 /// Microseconds, rounded down.
@@ -36,7 +39,35 @@ pub(crate) fn map(map: &MapSamples, instants: &[Time]) -> BlockMap {
         scanners: compaction().map(|zones| zones.iter().map(|zone| zone.scanners).collect()).collect(),
         fragmentation: compaction().map(|zones| zones.iter().map(|zone| zone.fragmentation).collect()).collect(),
     };
-    BlockMap::from_changes(head, map.samples.iter().map(|sample| sample.changed.as_slice()))
+    BlockMap::from_changes(head, map.samples.iter().map(|sample| sample.changed.as_slice())).with_moves(moves(map))
+}
+
+/// The moves of a map's samples, with their movers and reasons in words.
+fn moves(map: &MapSamples) -> Moves {
+    let all = || map.samples.iter().flat_map(|sample| &sample.moves);
+    let reasons: BTreeMap<MoveReason, String> = all().map(|one| (one.reason, reason(one.reason))).collect();
+    let of = |one: &CellMove| {
+        let mover = map.movers.get(&one.mover).map_or("?", String::as_str);
+        (one.cell, mover, reasons[&one.reason].as_str(), one.moved.came, one.moved.left)
+    };
+    Moves::new(map.samples.iter().map(|sample| sample.moves.iter().map(of).collect()))
+}
+
+/// The reason of a move in words.
+fn reason(reason: MoveReason) -> String {
+    let name = |of: MigrateType| TYPES[of as usize];
+    match reason {
+        MoveReason::Compaction(Some(order)) => format!("compaction for a block of order {}", order.0),
+        MoveReason::Compaction(None) => "compaction of the whole zone".to_owned(),
+        MoveReason::NumaBalancing => "NUMA balancing".to_owned(),
+        MoveReason::ToNode => "a call that moves pages to a node".to_owned(),
+        MoveReason::Collapse => "collapse into a huge page".to_owned(),
+        MoveReason::Fallback { request, list, takes_over } => {
+            let then = if takes_over { ", and takes the pageblock over" } else { "" };
+            format!("fallback: {} request served from {}{then}", name(request), name(list))
+        }
+        MoveReason::Retyped(to) => format!("makes the pageblock {}", name(to)),
+    }
 }
 
 /// Operations that left the fast path.

@@ -11,7 +11,7 @@ use crate::{
     buddy::{Block, Buddy},
     cx::Cx,
     event::Event,
-    frame::{Frame, FrameFlag, FrameTable},
+    frame::{Frame, FrameFlag, FrameTable, moves::MoveReason},
     pageblock::MigrateType,
     tally::{Place, Test},
 };
@@ -273,7 +273,7 @@ impl Buddy {
         }
     }
 
-    fn record(&mut self, frames: &FrameTable, cx: &mut Cx<'_>, found: Found, want: Want) {
+    fn record(&mut self, frames: &mut FrameTable, cx: &mut Cx<'_>, found: Found, want: Want) {
         let event = Extfrag {
             pfn: found.block.pfn,
             alloc_order: want.order,
@@ -286,6 +286,8 @@ impl Buddy {
         cx.count(Event::SimExtfrag, 1);
         cx.count(Event::SimExtfragFragmenting, u64::from(event.fragmenting));
         cx.count_extfrag(event.kind());
+        let reason = MoveReason::Fallback { request: want.list, list: found.list, takes_over: event.change_ownership };
+        frames.note_taken(cx.control(), reason, found.block.pfn, found.block.order);
         if let Some(trace) = &mut self.trace {
             trace.push(event);
         }

@@ -5,6 +5,7 @@
 mod contents;
 mod damage;
 mod loose;
+pub mod moves;
 mod scan;
 mod touched;
 mod word;
@@ -179,8 +180,8 @@ pub struct FrameTable {
     block_links: Vec<u64>,
     /// A word for the contents of each frame: a column for tests, empty unless asked for.
     contents: Vec<u64>,
-    /// Pageblocks with a frame whose state has changed: a column for maps, empty unless a map is drawn.
-    touched: Vec<bool>,
+    /// Pageblocks with a frame whose state has changed, and movers of pages: for maps, empty unless a map is drawn.
+    touched: touched::Touched,
     /// Facts about whole pageblocks.
     pub blocks: Pageblocks,
 }
@@ -204,7 +205,7 @@ impl FrameTable {
             block_state: words(blocks),
             block_links: words(blocks),
             contents: Vec::new(),
-            touched: Vec::new(),
+            touched: touched::Touched::default(),
             blocks: Pageblocks::new(pageblock_order, blocks),
         }
     }

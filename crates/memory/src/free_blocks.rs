@@ -14,7 +14,7 @@ use crate::{
     buddy::{Block, Capture},
     cx::Cx,
     fallback::Want,
-    frame::{Frame, FrameTable},
+    frame::{Frame, FrameTable, moves::MoveReason},
     list::List,
     pageblock::{MigrateType, ZoneIndex},
     pcp::lists::Pcp,
@@ -143,8 +143,12 @@ impl Memory {
         if block.order.0 + 1 >= pageblock.0 {
             for start in (0..block.order.frames()).step_by(pageblock.frames() as usize) {
                 let pfn = block.pfn.plus(start);
-                if frames.blocks.migrate_type(pfn).is_requestable() {
+                let was = frames.blocks.migrate_type(pfn);
+                if was.is_requestable() {
                     frames.blocks.set_migrate_type(pfn, MigrateType::Movable);
+                }
+                if was.is_requestable() && was != MigrateType::Movable {
+                    frames.note_taken(cx.control(), MoveReason::Retyped(MigrateType::Movable), pfn, pageblock);
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::{
     Memory,
     alloc::listed,
     cx::Cx,
-    frame::{Frame, FrameTable},
+    frame::{Frame, FrameTable, moves::MoveReason},
     pageblock::MigrateType,
     zone_state::ZoneState,
 };
@@ -116,6 +116,7 @@ impl ZoneState {
         rules: &Variant,
     ) -> bool {
         frames.blocks.set_migrate_type(pfn, to);
+        frames.note_taken(cx.control(), MoveReason::Retyped(to), pfn, frames.blocks.order());
         let end = pfn.align_down(frames.blocks.order()).plus(frames.blocks.order().frames());
         let moves = end <= self.end;
         if moves {

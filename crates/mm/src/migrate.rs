@@ -19,7 +19,7 @@ use memory::{
     cost::Cause,
     cx::Cx,
     event::Event,
-    frame::{Frame, FrameFlag, Held, Holdings},
+    frame::{Frame, FrameFlag, Held, Holdings, moves::MoveReason},
     primitive,
     step::{RUN, Wait},
 };
@@ -56,6 +56,8 @@ pub(crate) struct Migrate {
     mode: MigrateMode,
     /// Whether the caller must not wait for locks, as its task may hold some (`PF_MEMALLOC`).
     never_waits: bool,
+    /// The reason that maps of memory have for these moves.
+    reason: MoveReason,
     /// Isolated pages. Those below index `kept` were tried in this pass and stay for the next, those from `at` on are still to
     /// be tried, and those between have moved or failed.
     from: Vec<Pfn>,
@@ -121,6 +123,7 @@ impl Migrate {
         Self {
             mode,
             never_waits,
+            reason: MoveReason::Compaction(None),
             from,
             kept: 0,
             at: 0,
@@ -134,6 +137,11 @@ impl Migrate {
             is_putting_back: false,
             entries: Vec::new(),
         }
+    }
+
+    /// Sets the reason that maps of memory have for the moves.
+    pub(crate) fn for_reason(self, reason: MoveReason) -> Self {
+        Self { reason, ..self }
     }
 
     /// Notes that the caller has no frame to move to.
@@ -327,6 +335,7 @@ impl Migrate {
                 continue;
             }
             mm.memory.copy(cx, source, target, Order::BASE);
+            mm.memory.frames.note_move(cx.control(), self.reason, (source, target), Order::BASE);
             spaces.base_entries(mm, source, |pte| pte.leaves(source), &mut self.entries);
             cx.because(Cause::Migrate, |cx| {
                 primitive::walk_rmap(cx, 1);

@@ -1,10 +1,12 @@
 //! The map of physical memory over time: what every pageblock was used for at the instants of a cell's series.
 //!
 //! A file of a result, named by its BLAKE3: the line `pagelab map 1`, a line of JSON (the head: zones, instants, scanners), and a
-//! zlib stream of two bytes for each cell and sample ([`units::BlockCell`]), each sample XORed with the one before.
+//! zlib stream of two bytes for each cell and sample ([`units::BlockCell`]), each sample XORed with the one before. Moves of
+//! pages ([`Moves`]) follow in the stream, if they were recorded.
 //! Exact counts (pageblocks by type and zone, free blocks by order) are in the series of the same instants.
 
 mod census;
+mod moves;
 mod text;
 
 use std::io::{self, Read, Write};
@@ -17,6 +19,7 @@ use crate::names::brief;
 
 pub use self::{
     census::{ZoneCensus, census, unusable},
+    moves::{Move, Moves},
     text::{Caption, map_text},
 };
 
@@ -28,6 +31,8 @@ const MAGIC: &[u8] = b"pagelab map 1\n";
 const CELL: usize = 2;
 /// More than a map of the most samples of the most cells is not read: the length of a line in a damaged file.
 const UNPACKED_MAX: u64 = 1 << 32;
+/// More bytes of moves than these are not read.
+const MOVES_MAX: u64 = 1 << 28;
 
 /// Names of types by their numbers in cells (`migratetype_names`, mm/page_alloc.c, v6.1; up to 4.3 with Reserve).
 pub const TYPES: [&str; 7] = ["Unmovable", "Movable", "Reclaimable", "HighAtomic", "Reserve", "CMA", "Isolate"];
@@ -70,6 +75,8 @@ pub struct BlockMap {
     pub head: Head,
     /// Bytes of all cells of all samples, as they are.
     cells: Vec<u8>,
+    /// Pages that moved, and their movers; none in older files.
+    moves: Option<Moves>,
 }
 
 /// Bytes are no map.
@@ -147,7 +154,19 @@ impl BlockMap {
             cells.extend_from_slice(&now);
         }
         assert_eq!(cells.len(), now.len() * head.at_us.len(), "every instant has a sample");
-        Self { head, cells }
+        Self { head, cells, moves: None }
+    }
+
+    /// The map with the moves of its samples, the largest of them: the file grows by a quarter at most.
+    #[must_use]
+    pub fn with_moves(self, moves: Moves) -> Self {
+        let room = self.to_bytes().len() / 4;
+        Self { moves: Some(moves.fitting(room)), ..self }
+    }
+
+    /// The moves; none if they were not recorded.
+    pub fn moves(&self) -> Option<&Moves> {
+        self.moves.as_ref()
     }
 
     /// How many samples there are.
@@ -189,10 +208,11 @@ impl BlockMap {
             fragmentation: samples.iter().map(|sample| self.head.fragmentation[*sample].clone()).collect(),
             ..self.head.clone()
         };
-        Self { head, cells: samples.iter().flat_map(|sample| self.bytes(*sample)).copied().collect() }
+        let moves = self.moves.as_ref().map(|moves| moves.only(samples));
+        Self { head, cells: samples.iter().flat_map(|sample| self.bytes(*sample)).copied().collect(), moves }
     }
 
-    /// The samples, each XORed with the one before, as a zlib stream.
+    /// The samples, each XORed with the one before, and the moves, as a zlib stream.
     ///
     /// # Panics
     /// Never: memory takes what is written.
@@ -204,6 +224,9 @@ impl BlockMap {
             let differing: Vec<u8> = now.iter().zip(&before).map(|(now, before)| now ^ before).collect();
             encoder.write_all(&differing).expect("memory takes it");
             before.copy_from_slice(now);
+        }
+        if let Some(moves) = &self.moves {
+            encoder.write_all(&moves.bytes()).expect("memory takes it");
         }
         encoder.finish().expect("memory takes it")
     }
@@ -237,19 +260,23 @@ impl BlockMap {
         }
         let mut cells = Vec::new();
         let stream = rest.get(end + 1..).unwrap_or_default();
-        let read = ZlibDecoder::new(stream).take(length + 1).read_to_end(&mut cells);
+        let read = ZlibDecoder::new(stream).take(length + MOVES_MAX).read_to_end(&mut cells);
         read.map_err(|error: io::Error| MapError(format!("its cells are damaged or cut off: {error}")))?;
-        if cells.len() as u64 != length {
+        if (cells.len() as u64) < length {
             return Err(MapError(format!("expected {length} bytes of cells, found {}", cells.len())));
         }
         let sample = head.cells() * CELL;
+        let behind = cells.split_off(sample * head.at_us.len());
+        let size = (head.at_us.len(), head.cells());
+        let moves = (!behind.is_empty()).then(|| Moves::from_bytes(&behind, size)).transpose();
+        let moves = moves.map_err(|problem| MapError(format!("its moves: {problem}")))?;
         for at in sample..cells.len() {
             cells[at] ^= cells[at - sample];
         }
         if cells.chunks_exact(CELL).any(|pair| BlockCell::from_bytes([pair[0], pair[1]]).is_none()) {
             return Err(MapError("its cells are no cells".to_owned()));
         }
-        Ok(Self { head, cells })
+        Ok(Self { head, cells, moves })
     }
 }
 
@@ -315,6 +342,10 @@ pub(crate) mod tests {
                 let cells: Vec<_> = back.cells(sample).iter().map(|cell| cell.to_bytes()).collect();
                 assert_eq!(cells, now, "sample {sample}");
             }
+            let moves = Moves::new((0..20).map(|at| vec![(at % 3, "kswapd0", "x", at, 2)]));
+            let moving = map.clone().with_moves(moves);
+            assert!(moving.to_bytes().len() * 3 < map.to_bytes().len() * 4);
+            assert_eq!(BlockMap::from_bytes(&moving.to_bytes()).unwrap(), moving);
             let some = back.only(&[0, 3, 19]);
             assert_eq!((some.len(), some.cells(1), some.cells(2)), (3, back.cells(3), back.cells(19)));
         }

@@ -93,7 +93,7 @@ pub use task::executor::{Entries, EntryFuture};
 pub use task::handle::Sim;
 pub use watch::free_watch::Free;
 pub use watch::livelock::{Bounds, Livelock, Stuck};
-pub use watch::map_sampler::{CELLS_MAX, MapSample, MapSamples};
+pub use watch::map_sampler::{CELLS_MAX, CellMove, MapSample, MapSamples};
 pub use watch::sampler::Samples;
 pub use watch::slow_log::{SlowOperation, SlowOperations, SlowTotal, What};
 pub use watch::why::{Story, Watched};

@@ -4,7 +4,7 @@ use std::fs;
 
 use report::{
     Cell,
-    map::{BlockMap, FOLDER, TYPES, census},
+    map::{BlockMap, FOLDER, Moves, TYPES, census},
 };
 
 use crate::support::{TINY, document, room::Room, words};
@@ -164,4 +164,30 @@ fn a_page_is_written_whole_or_not_at_all() {
     assert!(!room.here().join("other.html").exists());
     let left: Vec<_> = fs::read_dir(room.here()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn a_map_says_who_moved_pages() {
+    let room = Room::new();
+    // Faults of huge pages compact here.
+    let run = ["run", "thpscale", "--target", "sim", "--machine", "two-node-2g", "--variant", "v4.1-rc2"];
+    room.run(&words(&[&run, &["--set", "threads=4"], &MAPPED, &["-o", "mapped"]])).expect(0);
+    let cells = cells(&room, "mapped");
+    let map = map_of(&room, "mapped", &cells[0]);
+    let moves = map.moves().expect("moves were recorded");
+    let counter = |name: &str| cells[0].measured.counters.get(name).map_or(0, |counted| *counted);
+    let all: Vec<_> = (0..map.len()).flat_map(|sample| moves.of(sample)).collect();
+    let compaction = || all.iter().filter(|(.., reason)| reason.starts_with("compaction"));
+    let (came, left) = compaction().fold((0, 0), |sum, (one, ..)| (sum.0 + one.came, sum.1 + one.left));
+    assert!(came > 0, "{all:?}");
+    if moves.least() == 1 {
+        assert_eq!(came, left, "every page that left a block came into another");
+    }
+    assert!(i64::from(came) <= counter("pgmigrate_success"), "{came}");
+    assert!(compaction().any(|(_, mover, _)| mover.starts_with("task ")), "direct compaction");
+    assert!(all.iter().all(|(_, mover, _)| *mover != "?"), "{all:?}");
+    // A file of a map may grow by less than a third of what it is without moves.
+    let with = map.to_bytes().len();
+    let without = map.clone().with_moves(Moves::new((0..map.len()).map(|_| Vec::new()))).to_bytes().len();
+    assert!(with * 3 < without * 4, "{with} and {without}");
 }

@@ -9,7 +9,7 @@ use memory::{
     decision::Decision,
     event::Event,
     fact::Fact,
-    frame::{Held, Holdings},
+    frame::{Held, Holdings, moves::MoveReason},
     pageblock::{MigrateType, ZoneIndex},
     step::{RUN, Step, Wait},
     suitable::Suitable,
@@ -491,7 +491,8 @@ impl CompactControl {
         self.nr_sources = self.sources.len();
         let sources = std::mem::take(&mut self.sources);
         // Direct compaction must not wait for locks: its task may hold some (`PF_MEMALLOC`).
-        Next::Later(Phase::Migrate(Migrate::new(sources, self.mode, self.is_direct())))
+        let migrate = Migrate::new(sources, self.mode, self.is_direct());
+        Next::Later(Phase::Migrate(migrate.for_reason(MoveReason::Compaction(self.order))))
     }
 
     fn migrate(&mut self, mm: &mut Mm, spaces: &mut Spaces, cx: &mut Cx, mut migrate: Migrate) -> Next {

@@ -11,7 +11,7 @@ use memory::{
     cx::Cx,
     event::Event,
     fact::{Fact, Settled},
-    frame::{FrameFlag, Held, Holdings, SpaceId},
+    frame::{FrameFlag, Held, Holdings, SpaceId, moves::MoveReason},
     primitive,
     step::Step,
     tally::Test,
@@ -202,7 +202,8 @@ impl Misplaced {
         if !mm.isolate_misplaced(cx, self.node, page, Order::BASE) {
             return self.stays(cx, Settled::NoRoom);
         }
-        let migrate = Box::new(Migrate::new(vec![page], MigrateMode::Async, false));
+        let migrate = Migrate::new(vec![page], MigrateMode::Async, false);
+        let migrate = Box::new(migrate.for_reason(MoveReason::NumaBalancing));
         self.later(Phase::Base { migrate, targets: Vec::new() })
     }
 
@@ -280,6 +281,7 @@ impl Misplaced {
             Step::More => self.later(Phase::Huge { source, passes, moving: Some(moving) }),
             Step::Block(wait) => unreachable!("who must not wait does not, but for {wait:?}"),
             Step::Done(HugeMoved::Moved) => {
+                mm.memory.frames.note_move(cx.control(), MoveReason::NumaBalancing, moving.frames(), Order::HUGE);
                 cx.test(Test::MisplacedMoved, self.node, true);
                 cx.count(Event::PgmigrateSuccess, Order::HUGE.frames().into());
                 cx.count(Event::ThpMigrationSuccess, 1);
@@ -364,6 +366,7 @@ impl Misplaced {
             cx.fact(|| Fact::HintMove { to, settled: Settled::Changed });
             return Step::Done(Misplacement::Changed);
         };
+        mm.memory.frames.note_move(cx.control(), MoveReason::NumaBalancing, (source, target), Order::HUGE);
         let space = spaces.get_mut(self.space).expect("looked at above");
         cx.because(Cause::Migrate, |cx| {
             primitive::migrate_folio(cx);

@@ -9,7 +9,7 @@ use memory::{
     alloc::NoMemory,
     cx::Cx,
     event::Event,
-    frame::{FrameFlag, Held, Holdings, SpaceId},
+    frame::{FrameFlag, Held, Holdings, SpaceId, moves::MoveReason},
     primitive,
     step::{RUN, Step},
 };
@@ -232,7 +232,8 @@ impl ToNode {
         moving: Option<HugeMove>,
     ) -> Step<Moved> {
         let Some(source) = self.huge.last().copied() else {
-            let migrate = Box::new(Migrate::new(std::mem::take(&mut self.base), MigrateMode::Sync, false));
+            let migrate = Migrate::new(std::mem::take(&mut self.base), MigrateMode::Sync, false);
+            let migrate = Box::new(migrate.for_reason(MoveReason::ToNode));
             return self.later(Phase::Base { migrate, targets: Vec::new() });
         };
         let Some(mut moving) = moving else { return self.begin_huge(mm, spaces, cx, source, passes) };
@@ -240,6 +241,7 @@ impl ToNode {
             Step::More => self.later(Phase::Huge { passes, moving: Some(moving) }),
             Step::Block(wait) => unreachable!("the lock is waited for before, but {wait:?}"),
             Step::Done(HugeMoved::Moved) => {
+                mm.memory.frames.note_move(cx.control(), MoveReason::ToNode, moving.frames(), Order::HUGE);
                 self.huge.pop();
                 self.done.moved += u64::from(Order::HUGE.frames());
                 count_huge(mm, cx, Event::PgmigrateSuccess, Event::ThpMigrationSuccess);

@@ -1,9 +1,14 @@
 //! The map of physical memory over time: the use of each pageblock, with every sample.
 //!
 //! The memory manager keeps no counts by pageblock, but while it is watched it marks pageblocks with frames that change: a look
-//! walks the frames of those. Only differences from the sample before are kept.
+//! walks the frames of those. Only differences from the sample before are kept, and pages that moved meanwhile, by mover.
 
-use memory::pageblock::MigrateType;
+use std::collections::BTreeMap;
+
+use memory::{
+    frame::moves::{MoveReason, Moved, Moves},
+    pageblock::MigrateType,
+};
 use mm::{Band, BlockUse, Mm, ZoneCompaction};
 use units::{BlockCell, Pfn};
 
@@ -21,6 +26,8 @@ pub struct MapSamples {
     pub bands: Vec<Band>,
     /// One sample of the map for each sample of the series.
     pub samples: Vec<MapSample>,
+    /// Names of the movers, by number: `task 12`, or the name of a kernel thread.
+    pub movers: BTreeMap<u32, String>,
 }
 
 /// The difference of a sample from the one before; for the first sample from cells of zeros.
@@ -30,6 +37,21 @@ pub struct MapSample {
     pub changed: Vec<(u32, [u8; 2])>,
     /// For each band, the state of compaction in its zone.
     pub compaction: Vec<ZoneCompaction>,
+    /// Pages that moved since the sample before, by cell.
+    pub moves: Vec<CellMove>,
+}
+
+/// Pages that came into a cell and left it, by one mover for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellMove {
+    /// The cell.
+    pub cell: u32,
+    /// The number of the mover: of a task or kernel thread, its own.
+    pub mover: u32,
+    /// The reason.
+    pub reason: MoveReason,
+    /// The pages.
+    pub moved: Moved,
 }
 
 /// Takes samples of the map.
@@ -56,7 +78,8 @@ impl MapSampler {
             group *= 2;
         }
         let now = vec![[0; 2]; cells(group) as usize];
-        let map = MapSamples { pageblock_order: mm.memory.frames.blocks.order().0, group, bands, samples: Vec::new() };
+        let pageblock_order = mm.memory.frames.blocks.order().0;
+        let map = MapSamples { pageblock_order, group, bands, samples: Vec::new(), movers: BTreeMap::new() };
         let blocks = map.bands.iter().flat_map(|band| band.first..band.first + band.blocks);
         Self { uses: blocks.map(|block| mm.block_use(block)).collect(), map, now, found: MapSample::default() }
     }
@@ -96,13 +119,15 @@ impl MapSampler {
             }
         }
         assert_eq!(at, now.len(), "every cell was looked at");
+        found.moves = of_cells(mm.memory.frames.take_moves(), bands, *group);
         found.compaction = bands.iter().map(|band| mm.zone_compaction(band.node, band.kind)).collect();
     }
 
     /// Keeps the differences of the last look as a sample. A second call keeps a sample without differences.
     pub(crate) fn keep(&mut self) {
         let compaction = self.found.compaction.clone();
-        self.map.samples.push(MapSample { changed: std::mem::take(&mut self.found.changed), compaction });
+        let moves = std::mem::take(&mut self.found.moves);
+        self.map.samples.push(MapSample { changed: std::mem::take(&mut self.found.changed), compaction, moves });
     }
 
     /// The map of a run that has ended.
@@ -119,6 +144,29 @@ impl MapSampler {
         }
         self.map
     }
+}
+
+/// Moves of pageblocks as moves of cells.
+fn of_cells(moves: Moves, bands: &[Band], group: u32) -> Vec<CellMove> {
+    let cell_of = |block: u32| {
+        let mut first = 0;
+        for band in bands {
+            if (band.first..band.first + band.blocks).contains(&block) {
+                return Some(first + (block - band.first) / group);
+            }
+            first += band.blocks.div_ceil(group);
+        }
+        None
+    };
+    let mut sums: BTreeMap<(u32, u32, MoveReason), Moved> = BTreeMap::new();
+    for ((block, by, reason), moved) in moves {
+        // A block without a cell is of no zone, and has no pages.
+        let Some(cell) = cell_of(block) else { continue };
+        let sum = sums.entry((cell, by, reason)).or_default();
+        sum.came = sum.came.saturating_add(moved.came);
+        sum.left = sum.left.saturating_add(moved.left);
+    }
+    sums.into_iter().map(|((cell, mover, reason), moved)| CellMove { cell, mover, reason, moved }).collect()
 }
 
 /// The pageblocks of a cell so far.

@@ -10,7 +10,7 @@ use mm::Mm;
 use units::{Picos, Time};
 
 use crate::{
-    ids::HOST,
+    ids::{HOST, TaskId},
     kernel::{Kernel, Kernels},
     task::Task,
     watch::{
@@ -160,7 +160,12 @@ impl World {
                 map.keep();
             }
         }
-        (Some(samples), self.sampler.map.take().map(|map| map.finish(&mut self.kernels[HOST].mm)))
+        let mut map = self.sampler.map.take().map(|map| map.finish(&mut self.kernels[HOST].mm));
+        if let Some(MapSamples { samples, movers, .. }) = &mut map {
+            let numbers = samples.iter().flat_map(|sample| &sample.moves).map(|one| one.mover);
+            movers.extend(numbers.map(|number| (number, self.kernels[HOST].name_of(TaskId(number)))));
+        }
+        (Some(samples), map)
     }
 }
 

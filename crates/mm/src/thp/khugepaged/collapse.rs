@@ -8,7 +8,7 @@ use memory::{
     cx::Cx,
     event::Event,
     fact::Collapsed,
-    frame::{FrameFlag, Held, Holdings, SpaceId},
+    frame::{FrameFlag, Held, Holdings, SpaceId, moves::MoveReason},
     primitive,
     step::{RUN, Step, Wait},
     tally::{Place, Test},
@@ -337,6 +337,7 @@ impl Collapse {
                 mm.memory.clear_hole(cx, to);
             } else {
                 mm.memory.copy(cx, was.pfn(), to, Order::BASE);
+                mm.memory.frames.note_move(cx.control(), MoveReason::Collapse, (was.pfn(), to), Order::BASE);
                 space.rss -= 1;
                 let head = mm.folio_head(was.pfn());
                 let is_base = mm.memory.frames.allocated(head) == Some(Order::BASE);
