@@ -1,7 +1,7 @@
 """The page of `pagelab report` in a real browser, used by mouse and keyboard: python test_page.py PAGE GRID BROWSER DRIVER.
 
-PAGE has two columns, the second with a name that would be markup if it were more than text; two seeds, samples and maps. GRID
-is the page of a grid of two settings.
+PAGE has two columns, the second with a name that would be markup if it were more than text; two seeds, samples, maps and chains
+of three operations of each. GRID is the page of a grid of two settings.
 """
 
 import itertools
@@ -370,6 +370,8 @@ class Tools(OnePage):
 
     def test_a_stall_opens(self):
         kernels = self.data()["kernels"]
+        for kernel in kernels:
+            kernel["stalls"] = kernel["stalls"][len(kernel["chains"]):]
         longest = max((stall | {"kernel": kernel["name"], "why": kernel["why"]} for kernel in kernels for stall in kernel["stalls"]),
                       key=lambda stall: stall["ms"])
         number = self.script(
@@ -380,7 +382,8 @@ class Tools(OnePage):
         strip.send_keys(Keys.ARROW_RIGHT)
         time.sleep(0.2)
         self.assertIn("of task", self.one(".detail").text, "by keyboard")
-        self.script("pagelab.timeline.open(arguments[0])", number)
+        self.script("const { kernel, stall } = pagelab.timeline.stalls[arguments[0]];"
+                    "pagelab.timeline.open(nameOfStall(kernel, stall.number))", number)
         text = self.one(".detail").text
         self.assertIn(f"{longest['why']} {longest['number']}", text)
         self.assertIn(longest["parts"][0][0], text)
@@ -395,6 +398,72 @@ class Tools(OnePage):
         self.assertRegex(line, r"at most \S+ us[\s\S]* %")
         splits = self.script("return document.querySelectorAll('#distributions .uplot').length")
         self.assertEqual(splits, 1)
+
+
+class Chains(OnePage):
+    """Chains of the three slowest operations of each run, in the panel of a stall and in their list."""
+
+    def chained(self):
+        """The names of the operations with chains, the longest first, each with its kernel and its stall."""
+        return self.script(
+            """return DATA.kernels.flatMap((kernel) => kernel.chains.map((chain) => [nameOfStall(kernel, chain.number), chain.text,
+                 kernel.stalls.find((stall) => stall.number === chain.number)])).sort((a, b) => b[2].ms - a[2].ms)"""
+        )
+
+    def test_a_mark_opens_its_chain(self):
+        name, text, stall = self.chained()[0]
+        # Marks may lie over each other: the click goes to the mark, wherever it is.
+        self.script(
+            """const at = pagelab.timeline.stalls.findIndex(({ kernel, stall }) => nameOfStall(kernel, stall.number) === arguments[0]);
+            document.querySelectorAll('.strip .stall')[at].dispatchEvent(new MouseEvent('click', { bubbles: true }))""",
+            name,
+        )
+        detail = self.one(".detail")
+        self.assertEqual(self.one(".detail pre").get_property("textContent").strip(), text.strip())
+        self.assertIn(stall["parts"][0][0], detail.text)
+        self.assertNotIn("Its chain, from the request", detail.text)
+        self.load(self.hash())
+        self.assertEqual(self.script("return pagelab.state.stall"), name, "the link keeps it")
+        self.assertEqual(self.one(".detail pre").get_property("textContent").strip(), text.strip())
+        self.one(".detail .close").click()
+        self.assertEqual(self.one(".detail").text, "")
+        self.assertNotIn("stall=", self.hash())
+
+    def test_the_keyboard_opens_and_closes_it(self):
+        names = {name for name, _, _ in self.chained()}
+        strip = self.one(".strip svg")
+        strip.send_keys(Keys.ARROW_RIGHT)
+        opened = [self.script("return pagelab.state.stall")]
+        for _ in self.script("return pagelab.timeline.stalls"):
+            if opened[-1] in names:
+                break
+            self.one(".strip svg").send_keys(Keys.ARROW_RIGHT)
+            opened.append(self.script("return pagelab.state.stall"))
+        self.assertIn(opened[-1], names)
+        chain = self.one(".detail pre")
+        chain.send_keys(Keys.TAB)
+        chain.send_keys(Keys.ESCAPE)
+        self.assertEqual(self.script("return pagelab.state.stall"), "")
+        self.assertEqual(self.one(".detail").text, "")
+        focus = self.script("return document.activeElement.closest('.strip') !== null")
+        self.assertTrue(focus, "the keyboard is where it was")
+
+    def test_the_list_has_all_with_links_to_their_instants(self):
+        chained = self.chained()
+        self.assertGreater(len(chained), 1)
+        shown = self.all("#chains details")
+        self.assertEqual(len(shown), len(chained))
+        for part, (name, text, stall) in zip(shown, chained, strict=True):
+            part.find_element(By.TAG_NAME, "summary").click()
+            self.assertEqual(part.find_element(By.TAG_NAME, "pre").get_property("textContent").strip(), text.strip())
+            part.find_element(By.CSS_SELECTOR, "a").click()
+            self.assertEqual(self.script("return pagelab.state.stall"), name)
+            self.assertAlmostEqual(self.script("return pagelab.state.at"), stall["at_us"], delta=1)
+        instant = self.one(".detail pre button")
+        instant.click()
+        wanted = float(instant.text.split()[0]) * 1e6
+        self.assertAlmostEqual(self.script("return pagelab.state.at"), wanted, delta=2)
+        self.assertIn("--why 12", self.one("#chains").text, "the page says how to get more")
 
 
 class Blocks(OnePage):
@@ -455,7 +524,7 @@ class Keyboard(OnePage):
             """window.reached = new Set();
             document.addEventListener('focusin', (event) => reached.add(event.target));
             const all = 'a[href], button, select, input, summary, [tabindex="0"]';
-            window.wanted = [...document.querySelectorAll(all)].filter((node) => node.getClientRects().length);
+            window.wanted = [...document.querySelectorAll(all)].filter((node) => node.checkVisibility());
             return wanted.length"""
         )
         self.assertGreater(wanted, 10)
@@ -482,6 +551,7 @@ class Names(OnePage):
         self.assertIsNone(self.script("return window.hacked ?? null"))
         self.assertEqual(self.script("return document.images.length"), 0)
         self.assertIn(HOSTILE, self.one("h1").text)
+        self.assertIn(HOSTILE, self.one("#chains").text)
         self.assertIn(HOSTILE, self.browser.title)
 
     def test_an_address_with_markup_stays_text(self):

@@ -114,8 +114,8 @@ fn pages(program: &Path, room: &Path) -> Result<[PathBuf; 2]> {
     };
     succeed(in_room().args(RUN).args(OF_COLUMNS).arg(format!("./{HOSTILE}")))?;
     succeed(in_room().args(RUN).args(OF_GRID))?;
-    for name in ["columns", "grid"] {
-        succeed(in_room().args(["report", name, "-o", &format!("{name}.html")]))?;
+    for (name, chains) in [("columns", "3"), ("grid", "0")] {
+        succeed(in_room().args(["report", name, "--why", chains, "-o", &format!("{name}.html")]))?;
     }
     Ok(["columns.html", "grid.html"].map(|name| room.join(name)))
 }

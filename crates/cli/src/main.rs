@@ -90,12 +90,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
                 (Err(args::AsColumns), None, None) => show::columns(&result, seeds, Which::Tables(causes))?,
             })
         }
-        Command::Report(args) => {
-            let wanted = args.wanted();
-            check_page(&wanted.output)?;
-            write_page(&wanted, |line| drop(writeln!(io::stderr(), "pagelab: {line}")))?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Report(args) => page(&args.wanted()),
         Command::Map(args) => print(&show::map(&args.wanted())?),
         Command::Why(args) => why(&args),
         Command::Fork(args) => fork(&args),
@@ -151,7 +146,7 @@ fn run_experiment(args: &args::Run) -> anyhow::Result<ExitCode> {
     progress.finished(&finished);
     let is_whole = finished.failures.is_empty();
     if let Some(output) = &args.report {
-        let written = write_page(&args::of_run(&finished.directory, output), |line| progress.note(line));
+        let written = write_page(&args::of_run(&finished.directory, output), &stop, &mut progress);
         match written {
             // Where cells failed, there may be nothing to show, and the status is theirs.
             Err(error) if !is_whole => progress.note(&format!("--report: {error:#}")),
@@ -182,7 +177,7 @@ fn run_case(
     progress.note(&format!("{} of {cells} cells came out as they were packed, to the byte", repeated.same));
     progress.note(&format!("the result is in {}", directory.display()));
     if let Some(output) = &args.report {
-        write_page(&args::of_run(&directory, output), |line| progress.note(line))?;
+        write_page(&args::of_run(&directory, output), stop, progress)?;
     }
     Ok(if repeated.others.is_empty() { code } else { ExitCode::FAILURE })
 }
@@ -294,12 +289,26 @@ fn check_page(output: &Path) -> Result<(), UsageError> {
 }
 
 /// The page is there whole or not at all. Tells what is not on it, and where it is.
-fn write_page(wanted: &PageWanted, mut tell: impl FnMut(&str)) -> anyhow::Result<()> {
-    let page = show::page(wanted)?;
+fn write_page(wanted: &PageWanted, stop: &AtomicBool, progress: &mut progress::Reporter) -> anyhow::Result<()> {
+    let page = show::page(wanted, stop, progress);
+    progress.clear();
+    let page = page?;
     report::write_whole(&wanted.output, page.html.as_bytes()).map_err(UsageError::from)?;
-    page.lacks.iter().for_each(|line| tell(line));
-    tell(&format!("the page is in {}", wanted.output.display()));
+    page.lacks.iter().for_each(|line| progress.note(line));
+    progress.note(&format!("the page is in {}", wanted.output.display()));
     Ok(())
+}
+
+fn page(wanted: &PageWanted) -> anyhow::Result<ExitCode> {
+    check_page(&wanted.output)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    // A page without chains is made in a moment: a signal may end it anywhere.
+    if wanted.why > 0 {
+        lab::interrupt::set_on_signal(&stop)?;
+    }
+    let mut progress = progress::Reporter::new(args::ProgressArg::default(), false);
+    write_page(wanted, &stop, &mut progress)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn ladder(args: &args::Ladder) -> anyhow::Result<ExitCode> {

@@ -3,6 +3,7 @@
 mod again;
 pub mod between;
 mod brief;
+mod chains;
 mod columns;
 mod commands;
 pub mod compare;
@@ -33,6 +34,7 @@ use report::{
 pub(crate) use self::shown::{Shown, read};
 use self::zones::ZoneTables;
 pub use self::{
+    chains::CHAINS_MAX,
     columns::{Which, columns},
     commands::PageWanted,
     html::{Shows, page},

@@ -82,7 +82,12 @@ pub struct Chosen {
 
 /// Operations with their facts, as text.
 pub fn text(explained: &[Explained]) -> String {
-    explained.iter().map(words::block).collect::<Vec<_>>().join("\n")
+    explained.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// An operation with its facts, as text.
+pub(crate) fn block(explained: &Explained) -> String {
+    words::block(explained)
 }
 
 /// Operations with their facts, as JSON.

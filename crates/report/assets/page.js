@@ -475,6 +475,7 @@ function build() {
     onPreview = (us) => maps.preview(us);
     maps.lay();
   }
+  page.append(...[chains(timeline)].filter(Boolean));
   if (DATA.ecdf.length) page.append(latencies());
   if (sampled.length) page.append(counters(maps ? null : timeline));
   if (DATA.causes.length) page.append(causes());
@@ -490,6 +491,7 @@ function build() {
   window.pagelab = { maps, timeline, state, change };
   // The page is laid out by now, so that a part has its place.
   if (state.at != null || state.zoom) change({ at: state.at, zoom: state.zoom });
+  if (state.stall) change({ stall: state.stall });
   if (state.part) requestAnimationFrame(() => document.getElementById(state.part)?.scrollIntoView());
 }
 

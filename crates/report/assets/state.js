@@ -15,7 +15,10 @@ const state = {
   of: "",
   case: "",
   any: "",
+  stall: "",
 };
+/** The words of the state that are names. */
+const NAMES = ["part", "zone", "left", "right", "pair", "of", "case", "any", "row", "stall"];
 const hearers = [];
 
 /** Calls `act` after each change of the state. */
@@ -35,8 +38,7 @@ const seconds = (us) => String(+(us / 1e6).toFixed(6));
 /** The state as it stands in a link. */
 function address() {
   const words = new URLSearchParams();
-  for (const name of ["part", "zone", "left", "right", "pair", "of", "case", "any", "row"])
-    if (state[name]) words.set(name, state[name]);
+  for (const name of NAMES) if (state[name]) words.set(name, state[name]);
   if (state.at != null) words.set("at", seconds(state.at));
   if (state.zoom) words.set("zoom", state.zoom.map(seconds).join("-"));
   if (state.block != null) words.set("block", state.block);
@@ -64,7 +66,7 @@ function recall() {
   const words = new URLSearchParams(location.hash.slice(1));
   const number = (text) => (text != null && text !== "" && Number.isFinite(Number(text)) ? Number(text) * 1e6 : null);
   const found = {};
-  for (const name of ["part", "zone", "left", "right", "pair", "of", "case", "any", "row"]) found[name] = words.get(name) ?? "";
+  for (const name of NAMES) found[name] = words.get(name) ?? "";
   found.at = number(words.get("at"));
   const ends = (words.get("zoom") ?? "").split("-").map(number);
   found.zoom = ends.length === 2 && ends[0] != null && ends[1] > ends[0] ? ends : null;

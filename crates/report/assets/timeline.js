@@ -12,7 +12,10 @@ class Timeline {
       .sort((a, b) => a.stall.at_us - b.stall.at_us);
     this.chosen = -1;
     this.strip = el("div", { class: "strip" });
-    this.detail = el("div", { class: "detail", "aria-live": "polite" });
+    this.detail = el("div", { class: "detail", role: "region", "aria-label": "Stall", "aria-live": "polite", tabindex: -1 });
+    for (const node of [this.strip, this.detail]) {
+      node.addEventListener("keydown", (event) => event.key === "Escape" && state.stall && this.close());
+    }
     this.chart = new TimeChart(
       "Unusable free index of a pageblock",
       kernels,
@@ -63,6 +66,7 @@ class Timeline {
   }
 
   hear(some) {
+    if ("stall" in some) this.tell();
     if ("zoom" in some) {
       [this.slider.min, this.slider.max] = shownTime();
       this.draw();
@@ -91,7 +95,7 @@ class Timeline {
       mark.setAttribute("style", `fill:${hueOf(kernel.name)}`);
       if (number === this.chosen) mark.setAttribute("class", "stall chosen");
       mark.append(svg("title", {}, `${kernel.name}: ${stall.what}, ${short(stall.ms)} ms at ${instant(stall.at_us)}`));
-      mark.addEventListener("click", () => this.open(number));
+      mark.addEventListener("click", () => this.open(nameOfStall(kernel, stall.number)));
       root.append(mark);
     });
     root.addEventListener("keydown", (event) => {
@@ -101,31 +105,52 @@ class Timeline {
       let next = this.chosen + by;
       while (this.stalls[next] && !isOn(this.stalls[next].kernel.name)) next += by;
       if (!this.stalls[next]) return;
-      this.open(next);
+      const { kernel, stall } = this.stalls[next];
+      this.open(nameOfStall(kernel, stall.number));
       this.strip.querySelector("svg").focus();
     });
     this.strip.replaceChildren(root);
   }
 
-  /** Shows the log's entry of a stall, and the command that prints its chain. */
-  open(number) {
-    this.chosen = number;
-    const { kernel, stall } = this.stalls[number];
+  /** Opens an operation by its name, at the instant of its begin. */
+  open(name) {
+    const found = stallOf(name);
+    if (found) change({ stall: name, at: found.stall.at_us });
+  }
+
+  close() {
+    change({ stall: "" });
+    this.strip.querySelector("svg")?.focus();
+  }
+
+  /** Shows the log's entry of the state's operation, and its chain, or the command that prints it. */
+  tell() {
+    const found = stallOf(state.stall);
+    this.chosen = found ? this.stalls.findIndex(({ kernel, stall }) => kernel === found.kernel && stall === found.stall) : -1;
+    this.draw();
+    if (!found) {
+      this.detail.replaceChildren();
+      return;
+    }
+    const { kernel, stall } = found;
     const order = stall.order == null ? "" : `, order ${stall.order}`;
     const by = `${stall.what} of task ${stall.task} on CPU ${stall.cpu}${order}`;
     const title = `${by}: ${short(stall.ms)} ms from ${instant(stall.at_us)}`;
     const rank = `number ${stall.number} of this run, ${kernel.note}`;
     const parts = stall.parts.map(([cause, ms]) => [cause, short(ms), percentOf(ms, stall.ms)]);
-    const why = kernel.why
-      ? el("p", {}, "Its chain, from the request to the outcome: ", el("code", {}, `${kernel.why} ${stall.number}`))
-      : null;
+    const text = chainOf(kernel, stall);
+    const command = kernel.why ? el("code", {}, `${kernel.why} ${stall.number}`) : null;
+    const how = command && el("p", {}, "Its chain, from the request to the outcome: ", command);
+    const why = text != null ? chainText(text, true) : how;
+    const rest = text?.includes("--format json") && command;
+    const facts = rest ? el("p", { class: "quiet" }, "Every fact: ", command, el("code", {}, " --format json")) : null;
+    const close = el("button", { type: "button", class: "close", onclick: () => this.close() }, "Close");
+    close.title = "Escape closes it, too";
     this.detail.replaceChildren(
-      el("h3", {}, sampleOf(kernel.name), ` ${kernel.name}: ${title} `, el("span", { class: "quiet" }, rank)),
+      el("h3", {}, sampleOf(kernel.name), ` ${kernel.name}: ${title} `, el("span", { class: "quiet" }, rank), " ", close),
       table(["cause", "ms", "share"], parts),
-      ...[why].filter(Boolean),
+      ...[why, facts].filter(Boolean),
     );
-    this.draw();
-    change({ at: stall.at_us });
   }
 }
 

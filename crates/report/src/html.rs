@@ -14,7 +14,7 @@ const PAGE: &str = include_str!("../assets/page.html");
 const STYLES: [&str; 2] = [include_str!("../assets/uplot/uPlot.min.css"), include_str!("../assets/page.css")];
 /// The licence of uPlot, which every copy of it must carry.
 const LICENCE: &str = include_str!("../assets/uplot/LICENSE");
-const SCRIPTS: [&str; 11] = [
+const SCRIPTS: [&str; 12] = [
     include_str!("../assets/uplot/uPlot.iife.min.js"),
     include_str!("../assets/dom.js"),
     include_str!("../assets/state.js"),
@@ -23,6 +23,7 @@ const SCRIPTS: [&str; 11] = [
     include_str!("../assets/blocks.js"),
     include_str!("../assets/map.js"),
     include_str!("../assets/charts.js"),
+    include_str!("../assets/chains.js"),
     include_str!("../assets/timeline.js"),
     include_str!("../assets/grids.js"),
     include_str!("../assets/page.js"),
@@ -61,6 +62,8 @@ pub struct Document {
     pub ecdf: Vec<Distribution>,
     /// Times by cause.
     pub causes: Vec<Causes>,
+    /// The command that puts more chains on the page, with what it is for.
+    pub more_chains: Option<(String, String)>,
     /// Missing parts of the page, each with the command that records its data.
     pub missing: Vec<(String, String)>,
 }
@@ -126,6 +129,19 @@ pub struct Kernel {
     pub stalls: Vec<Stall>,
     /// The command that prints an operation's chain of facts, but for its number; none where facts are not kept.
     pub why: Option<String>,
+    /// Chains of the longest operations, the longest first.
+    pub chains: Vec<Chain>,
+    /// The reason why there are no chains, where some were asked for.
+    pub no_chains: Option<String>,
+}
+
+/// The chain of an operation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Chain {
+    /// The number of the operation, as [`Stall::number`].
+    pub number: usize,
+    /// The lines that `pagelab why` prints of it.
+    pub text: String,
 }
 
 /// An operation off the allocator's fast path.

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use lab::{plan::Seeds, show::PageWanted};
+use lab::{
+    plan::Seeds,
+    show::{CHAINS_MAX, PageWanted},
+};
 
 /// Write results as one page of HTML: to look at, to mail, to show
 ///
@@ -20,10 +23,12 @@ Examples:
   pagelab run thpscale-4.1 --seeds 8 --sample 100ms --map -o results/mine
   pagelab report results/mine -o report.html
   pagelab report results/old results/new -o report.html
+  pagelab report results/mine --why 20 -o report.html
   pagelab report results/mine --case 7 --kernel 4.1-rc2+0 --kernel 4.1-rc2+4 -o report.html
 
 What a result lacks, the page says, with the command that records it.
-Exit status: 0 written, 2 wrong input, or a file that cannot be written: then nothing is.")]
+Exit status: 0 written, 1 a run of --why did not come out as it was, 2 wrong input, results that --why cannot run again, or a
+file that cannot be written: then nothing is, 130 interrupted.")]
 pub(crate) struct Report {
     /// Result directories; the first is what the others are compared with
     #[arg(required = true, value_hint = ValueHint::DirPath)]
@@ -42,6 +47,16 @@ pub(crate) struct Report {
     /// 7 threads [default: the first with a map]
     #[arg(long, value_name = "CASE")]
     case: Option<String>,
+    /// Put the chains of the N slowest operations of each simulated run that is shown over time on the page, as `pagelab why`
+    /// prints them: each of these runs is run once more
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = chains)]
+    why: usize,
+}
+
+/// A number of chains.
+fn chains(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count <= CHAINS_MAX);
+    count.ok_or_else(|| format!("expected a number from 0 to {CHAINS_MAX}"))
 }
 
 /// The page of a run that has just ended: all of its seeds, and what is shown over time where nobody chooses.
@@ -51,6 +66,7 @@ pub(crate) fn of_run(directory: &Path, output: &Path) -> PageWanted {
         seeds: None,
         kernels: Vec::new(),
         case: None,
+        why: 0,
         output: output.to_owned(),
     }
 }
@@ -63,6 +79,7 @@ impl Report {
             seeds: self.seeds,
             kernels: self.kernel.clone(),
             case: self.case.clone(),
+            why: self.why,
             output: self.output.clone(),
         }
     }

@@ -166,6 +166,39 @@ fn a_page_is_written_whole_or_not_at_all() {
     assert_eq!(left.len(), 2, "{left:?}");
 }
 
+/// The data of a page.
+fn data_of(room: &Room, page: &str) -> serde_json::Value {
+    let page = fs::read_to_string(room.here().join(page)).expect("a page");
+    let (_, rest) = page.split_once("id=\"data\">").expect("the page has data");
+    serde_json::from_str(rest.split_once("</script>").expect("they end").0).expect("JSON")
+}
+
+#[test]
+fn a_page_has_the_chains_that_why_prints() {
+    let room = Room::new();
+    room.run(&words(&[&FULL, &["--variant", "v5.0", "-o", "plain"]])).expect(0);
+    let told = room.run(&["report", "plain", "--why", "3", "-o", "page.html"]).expect(0);
+    told.says(&["the page is in page.html"]);
+    let data = data_of(&room, "page.html");
+    for kernel in data["kernels"].as_array().expect("kernels") {
+        let chains = kernel["chains"].as_array().expect("chains");
+        let ask = ["why", "plain", "--kernel", kernel["name"].as_str().unwrap(), "--slowest", "3"];
+        let printed = room.run(&ask).expect(0).stdout;
+        let texts: Vec<&str> = chains.iter().map(|chain| chain["text"].as_str().unwrap()).collect();
+        assert_eq!((texts.len(), texts.join("\n")), (3, printed));
+        let numbers: Vec<_> = chains.iter().map(|chain| chain["number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, [1, 2, 3]);
+    }
+    assert!(data["more_chains"][1].as_str().unwrap().contains("report plain --why 12 -o page.html"), "{data}");
+    assert!(data["command"].as_str().unwrap().contains("--why 3"));
+
+    room.run(&["report", "plain", "-o", "page.html"]).expect(0);
+    let data = data_of(&room, "page.html");
+    assert_eq!(data["kernels"][0]["chains"], serde_json::json!([]));
+    assert!(data["missing"].to_string().contains("report plain --why 5 -o page.html"), "{}", data["missing"]);
+    room.run(&["report", "plain", "--why", "101", "-o", "page.html"]).expect(2).says(&["a number from 0 to 100"]);
+}
+
 #[test]
 fn a_map_says_who_moved_pages() {
     let room = Room::new();

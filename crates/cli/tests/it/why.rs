@@ -104,6 +104,10 @@ fn operations_of_a_real_kernel_are_not_known() {
     room.run(&["why", "result", "--slowest", "1"])
         .expect(2)
         .says(&["result: only the simulator knows what an operation did", "--target sim"]);
+    room.run(&["report", "result", "--why", "3", "-o", "page.html"])
+        .expect(2)
+        .says(&["result: only the simulator knows what an operation did", "--target sim"]);
+    assert!(!room.here().join("page.html").exists());
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct PageWanted {
     pub kernels: Vec<String>,
     /// The case that is shown over time; else the first one with a map, or with samples.
     pub case: Option<String>,
+    /// Chains of the slowest operations of each run that is shown over time.
+    pub why: usize,
     /// The file that it goes to.
     pub output: PathBuf,
 }
@@ -43,6 +45,9 @@ fn page(wanted: &PageWanted, kernels: &[String], case: Option<&str>) -> String {
     let mut words = of_results("report", &wanted.results, wanted.seeds);
     words.extend(kernels.iter().flat_map(|kernel| ["--kernel".to_owned(), kernel.clone()]));
     words.extend(case.iter().flat_map(|case| ["--case".to_owned(), (*case).to_owned()]));
+    if wanted.why > 0 {
+        words.extend(["--why".to_owned(), wanted.why.to_string()]);
+    }
     words.extend(["-o".to_owned(), path(&wanted.output)]);
     command(words)
 }
@@ -50,6 +55,11 @@ fn page(wanted: &PageWanted, kernels: &[String], case: Option<&str>) -> String {
 /// The command that makes this page again.
 pub(super) fn this_page(wanted: &PageWanted) -> String {
     page(wanted, &wanted.kernels, wanted.case.as_deref())
+}
+
+/// The command that makes this page with chains of `why` operations of each run.
+pub(super) fn with_chains(wanted: &PageWanted, why: usize) -> String {
+    this_page(&PageWanted { why, ..wanted.clone() })
 }
 
 /// The command that compares all rows of results, with a column of the first where one is named.

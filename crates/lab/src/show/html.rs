@@ -1,6 +1,6 @@
 //! Results as one page: what is compared, maps of memory, samples over time, distributions, time by cause.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, sync::atomic::AtomicBool};
 
 use report::{
     Cell, Column, Judgement, SamplesOf,
@@ -13,6 +13,7 @@ use report::{
 use units::Order;
 
 use super::{
+    chains::{self, Question},
     commands::{self, How, PageWanted},
     compare::{NoBaseline, comparison, in_words, marked, names},
     headline::{self, Titles},
@@ -21,11 +22,11 @@ use super::{
 };
 use crate::{
     evidence,
+    progress::{Progress, RunError},
     source::unknown,
-    suggest::{command, path},
     sweep,
     usage::UsageError,
-    why::is_of_thread,
+    why::{Chosen, Which, WhyWanted, is_of_thread},
 };
 
 /// Rows of the first screen.
@@ -59,13 +60,14 @@ pub struct Shows {
 /// Results on one page.
 ///
 /// # Errors
-/// A directory that is no result, a result without a cell, a kernel or case that is not there, a map that is damaged.
-pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
+/// A directory that is no result, a result without a cell, a kernel or case that is not there, a map that is damaged. Where
+/// chains are wanted, results that cannot be run again, or do not come out as they did; an interruption.
+pub fn page(wanted: &PageWanted, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Shows, RunError> {
     let mut shown = Vec::new();
     for directory in &wanted.results {
         let found = read(directory, wanted.seeds)?;
         if found.cells.is_empty() {
-            return Err(UsageError::in_file(directory.display(), "no cell is done, so there is nothing to show"));
+            return Err(UsageError::in_file(directory.display(), "no cell is done, so there is nothing to show").into());
         }
         shown.push(found);
     }
@@ -78,12 +80,15 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
     report::name_cases(&mut cells);
     let runs = Runs { wanted, cells: &cells, cases: &cases, names: &names, all: &all };
     let case = runs.case()?;
-    let (columns, kernels) = runs.kernels(&case)?;
+    let (columns, mut kernels, questions) = runs.kernels(&case)?;
+    chains::put(wanted, &mut kernels, (questions, &cells), (stop, progress))?;
+    let more_chains = chains::more(wanted, &kernels);
     let experiments: BTreeSet<&str> = shown.iter().map(|shown| shown.experiment.as_str()).collect();
     let machines: BTreeSet<&str> = cells.iter().map(|cell| cell.key.machine.as_str()).collect();
     let of = |words: BTreeSet<&str>| words.into_iter().collect::<Vec<_>>().join(", ");
     let lacks: Vec<How> = how.into_iter().chain(commands::lacks(&kernels, &wanted.results, &shown)).collect();
     let others = commands::others(wanted, &case, &columns, &cells, KERNELS_MAX);
+    let (more_chains, no_chains) = if wanted.why == 0 { (None, more_chains) } else { (more_chains, None) };
     if let [alone] = &mut pairs[..] {
         alone.all.clear();
     }
@@ -100,7 +105,8 @@ pub fn page(wanted: &PageWanted) -> Result<Shows, UsageError> {
         verdict,
         columns: all.iter().map(|column| name_of(column, &all)).collect(),
         pairs,
-        missing: lacks.iter().cloned().chain(others).collect(),
+        missing: lacks.iter().cloned().chain(others).chain(no_chains).collect(),
+        more_chains,
         sweep: if let [alone] = &shown[..] { sweep::of_result(alone) } else { None },
         claims: claims(wanted, &shown),
         frontier: report::frontier(&cells),
@@ -131,6 +137,9 @@ pub(super) fn all_columns(cells: &[Cell]) -> Vec<Column> {
     columns
 }
 
+/// Columns that are shown over time, a run of each, and the question about its operations.
+type OverTime = (Vec<Column>, Vec<Kernel>, Vec<Question>);
+
 /// All cells and columns, and what of them is wanted.
 struct Runs<'a> {
     wanted: &'a PageWanted,
@@ -157,7 +166,7 @@ impl Runs<'_> {
     }
 
     /// The columns that are shown over time, and one run of each with what it has.
-    fn kernels(&self, case: &str) -> Result<(Vec<Column>, Vec<Kernel>), UsageError> {
+    fn kernels(&self, case: &str) -> Result<OverTime, UsageError> {
         let has_case =
             |column: &&Column| self.cells.iter().any(|cell| cell.key.case == case && cell.key.column() == **column);
         let mut columns: Vec<Column> = self.all.iter().filter(has_case).cloned().collect();
@@ -189,21 +198,22 @@ impl Runs<'_> {
         let samples = fitting(runs.iter().filter_map(|(.., map)| map.as_ref()));
         let of_series = fitting_series(runs.iter().filter_map(|(_, _, cell, _)| cell.series.as_ref()));
         let kernel = |(name, note, cell, map): (String, String, &Cell, Option<BlockMap>)| Kernel {
-            why: self.why(cell),
-            ..kernel(name, note, cell, map.as_ref(), (samples, of_series))
+            why: self.question(cell).map(|question| chains::command_of(&question)),
+            ..kernel((name, note), cell, map.as_ref(), (samples, of_series), STALLS.max(self.wanted.why))
         };
-        Ok((columns.clone(), runs.into_iter().map(kernel).collect()))
+        let questions = runs.iter().map(|(.., cell, _)| self.question(cell)).collect();
+        Ok((columns.clone(), runs.into_iter().map(kernel).collect(), questions))
     }
 
-    /// The command that prints the chain of an operation of a cell, without the operation's number.
-    fn why(&self, cell: &Cell) -> Option<String> {
-        let is_kept = cell.slow_path.is_some() && cell.key.workload != workloads::guests::INFO.name;
+    /// The question about the slowest operation of a cell.
+    fn question(&self, cell: &Cell) -> Question {
+        let is_kept = cell.slow_path.is_some();
         let at = self.cells.iter().position(|other| other.key == cell.key).filter(|_| is_kept)?;
         let column = Column { result: None, ..cell.key.column() };
-        let (directory, seed) = (path(self.directory(cell)), cell.key.seed.to_string());
-        let words =
-            ["why", &directory, "--kernel", &column.label(), "--case", &self.cases[at], "--seed", &seed, "--stall"];
-        Some(command(words))
+        let chosen =
+            Chosen { kernel: Some(column.label()), case: Some(self.cases[at].clone()), seed: Some(cell.key.seed) };
+        let result = self.directory(cell).to_owned();
+        Some(WhyWanted { result, which: Which::Slowest(1), what: None, order: None, chosen })
     }
 
     /// The result that a cell is of.
@@ -277,8 +287,14 @@ fn thinned(all: usize, most: usize) -> Vec<usize> {
     (0..most).map(|at| at * (all - 1) / (most - 1)).collect()
 }
 
-/// A kernel without its command; `most` bounds the samples of its map and of its series.
-fn kernel(name: String, note: String, cell: &Cell, map: Option<&BlockMap>, most: (usize, usize)) -> Kernel {
+/// A kernel without its command and its chains; `most` bounds the samples of its map and of its series, `marks` its stalls.
+fn kernel(
+    (name, note): (String, String),
+    cell: &Cell,
+    map: Option<&BlockMap>,
+    most: (usize, usize),
+    marks: usize,
+) -> Kernel {
     let order = map.map_or(Order::HUGE.0, |map| map.head.pageblock_order);
     let of_map = map.map(|map| thinned(map.len(), most.0));
     let all = cell.series.as_ref().map_or(0, |series| series.rows.len());
@@ -297,13 +313,15 @@ fn kernel(name: String, note: String, cell: &Cell, map: Option<&BlockMap>, most:
         map,
         unusable: series.as_ref().and_then(|series| unusable(series, order)),
         series,
-        stalls: cell.slow_path.as_ref().map_or_else(Vec::new, stalls),
+        stalls: cell.slow_path.as_ref().map_or_else(Vec::new, |log| stalls(log, marks)),
         why: None,
+        chains: Vec::new(),
+        no_chains: None,
     }
 }
 
-/// The longest operations of tasks, with the numbers that `pagelab why` gives them.
-fn stalls(log: &SlowPath) -> Vec<Stall> {
+/// At most `most` longest operations of tasks, with the numbers that `pagelab why` gives them.
+fn stalls(log: &SlowPath, most: usize) -> Vec<Stall> {
     let ms = |ps: u64| ps as f64 / 1e9;
     let of_tasks = log.longest(log.entries.len()).into_iter().filter(|entry| !is_of_thread(log.name(entry)));
     let stall = |(number, entry): (usize, &Entry)| Stall {
@@ -316,7 +334,7 @@ fn stalls(log: &SlowPath) -> Vec<Stall> {
         order: entry.order,
         parts: log.parts(entry).into_iter().map(|(cause, ps)| (cause.to_owned(), ms(ps))).collect(),
     };
-    (1..).zip(of_tasks).take(STALLS).map(stall).collect()
+    (1..).zip(of_tasks).take(most).map(stall).collect()
 }
 
 /// Some samples of a map.
