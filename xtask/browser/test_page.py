@@ -486,18 +486,39 @@ class Blocks(OnePage):
         time.sleep(0.2)
         self.assertEqual(self.script("return pagelab.state.block"), block)
         text = self.one(".history").text
-        self.assertRegex(text, r"^\d+ of \d+ samples changed this block")
+        self.assertRegex(text, r"^Pageblock \d+, node 0 \w+, .* at .* s\n\d+ of \d+ samples changed this block")
         # A sample that is said to have changed the block has other bytes than the one before.
         said, known = self.script(
             """const [map] = pagelab.maps.maps.values(), cell = map.cursor, found = [];
             for (let at = 1; at < map.map.at_us.length; at += 1)
               if ([0, 1].some((byte) => map.bytes[at * map.length + 2 * cell + byte] !== map.bytes[(at - 1) * map.length + 2 * cell + byte]))
                 found.push(map.map.at_us[at]);
-            return [historyOf(map, cell, map.places[cell]).map(([us]) => us), found]"""
+            return [historyOf(map, cell, map.places[cell]).filter(([, words]) => words).map(([us]) => us), found]"""
         )
         self.assertEqual(said, known)
         self.load(self.hash())
         self.assertRegex(self.one(".history").text, r"samples changed this block")
+
+    def test_a_block_names_its_movers(self):
+        block, sample, us = self.script(
+            """const [map] = pagelab.maps.maps.values(), found = [];
+            map.moves.samples.forEach((moves, sample) => moves.forEach(([cell, , , came, left]) => found.push([came + left, cell, sample])));
+            const [, cell, sample] = found.sort((a, b) => b[0] - a[0])[0];
+            return [map.places[cell][3], sample, map.map.at_us[sample]]"""
+        )
+        self.script("pagelab.change({ block: arguments[0], at: arguments[1] })", block, us)
+        text = self.one(".history").text
+        self.assertRegex(text, r"(task \d+|kcompactd0|khugepaged), (compaction|fallback|collapse).*: [\d,]+ (came|left|taken)")
+        # A name of a mover would be markup if it were more than text.
+        self.script(
+            """const [map] = pagelab.maps.maps.values();
+            map.moves.movers.fill(arguments[0]);
+            map.moves.reasons.fill(arguments[0]);
+            map.tell()""",
+            HOSTILE,
+        )
+        self.assertIn(f"{HOSTILE}, {HOSTILE}", self.one(".history").text)
+        self.assertEqual(self.script("return [document.images.length, window.hacked ?? null]"), [0, None])
 
     def test_a_stroke_shows_a_stretch(self):
         canvas, places = self.canvas(), self.places()

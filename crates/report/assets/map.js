@@ -7,8 +7,9 @@ async function inflate(map) {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
   const length = 2 * map.bands.reduce((sum, band) => sum + Math.ceil(band.blocks / map.group), 0);
-  for (let at = length; at < bytes.length; at += 1) bytes[at] ^= bytes[at - length];
-  return { bytes, length };
+  const end = length * map.at_us.length;
+  for (let at = length; at < end; at += 1) bytes[at] ^= bytes[at - length];
+  return { bytes, length, moves: readMoves(bytes.subarray(end), map.at_us.length) };
 }
 
 /** A cell in words and numbers. */
@@ -325,9 +326,9 @@ class MemoryMap {
   }
 
   /** Words about the cell under the cursor; spoken when movement stops. */
-  words() {
-    const [, , band, block] = this.places[this.cursor];
-    const at = this.sample * this.length + 2 * this.cursor;
+  words(of = this.cursor) {
+    const [, , band, block] = this.places[of];
+    const at = this.sample * this.length + 2 * of;
     const cell = cellOf(this.bytes[at], this.bytes[at + 1]);
     const parts = [`${band.title}, ${size(block * this.block)}: ${this.map.types[cell.kind]}`];
     parts.push(inUse(this.bytes[at + 1]));
