@@ -1,12 +1,13 @@
-"""The page of `pagelab report` in a real browser, used by mouse and keyboard: python test_page.py PAGE GRID BROWSER DRIVER.
+"""The page of `pagelab report` in a real browser, used by mouse and keyboard: python test_page.py PAGE GRID LADDER GUESTS BROWSER DRIVER.
 
 PAGE has two columns, the second with a name that would be markup if it were more than text; two seeds, samples, maps and chains
-of three operations of each. GRID is the page of a grid of two settings.
+of three operations of each. GRID is the page of a grid of two settings, LADDER of three kernels, GUESTS of guests on a host.
 """
 
 import itertools
 import json
 import math
+import re
 import sys
 import time
 import unittest
@@ -17,7 +18,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-PAGE = GRID = BROWSER = DRIVER = ""
+PAGE = GRID = LADDER = GUESTS = BROWSER = DRIVER = ""
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 # Deficiencies of colour vision, all cones of a kind missing (Machado, Oliveira and Fernandes 2009), on linear RGB.
 VISIONS = {
@@ -223,6 +224,7 @@ class Grids(OfGrid):
         cells = self.all("#changes button.cell")
         self.assertEqual(len(cells), sum(len(pair["all"]) for pair in pairs))
         last = pairs[-1]
+        self.script("document.querySelectorAll('#changes details').forEach((part) => part.open = true)")
         row = self.all("#changes tbody tr")[0].find_elements(By.CSS_SELECTOR, "button.cell")[-1]
         row.send_keys(Keys.ENTER)
         self.assertEqual(self.script("return pagelab.state.pair"), f"{last['old']} \u2192 {last['new']}")
@@ -240,6 +242,83 @@ class Grids(OfGrid):
         flat = [region for region in row["regions"] if region["is_sure"]]
         marked = [cell for cell in cells if "flat" in cell.get_attribute("class").split()]
         self.assertEqual(bool(marked), bool(flat))
+
+
+class OfLadder(OnePage):
+    ready = "window.pagelab !== undefined"
+
+    def page(self):
+        return LADDER
+
+
+class QuietLadder(OfLadder, Quiet):
+    pass
+
+
+class QuietLadderOnAPhone(OfLadder, QuietOnAPhone):
+    pass
+
+
+class Ladders(OfLadder):
+    def test_each_kernel_is_compared_with_the_one_before(self):
+        data = self.data()
+        self.assertEqual([pair["old"] for pair in data["pairs"]], data["columns"][:1] * 2)
+        self.assertEqual([[pair["old"], pair["new"]] for pair in data["steps"]], [data["columns"][:2], data["columns"][1:]])
+        chosen = self.one("#changes select")
+        chosen.find_element(By.CSS_SELECTOR, "option[value=steps]").click()
+        cells = self.all("#changes button.cell")
+        self.assertEqual(len(cells), sum(len(pair["all"]) for pair in data["steps"]))
+        self.script("document.querySelectorAll('#changes details').forEach((part) => part.open = true)")
+        cells[1].send_keys(Keys.ENTER)
+        self.assertIn(data["steps"][1]["which"], self.one("#verdict").text)
+        self.load(self.hash())
+        self.assertIn(data["steps"][1]["which"], self.one("#verdict").text, "the link keeps it")
+        self.assertEqual(self.one("#changes select").get_property("value"), "steps")
+
+    def test_rows_without_a_change_are_folded(self):
+        same = self.script("return DATA.pairs[0].all.filter(({ name }) => DATA.pairs.every("
+                           "(pair) => pair.all.find((row) => row.name === name).verdict === 'same')).length")
+        folded = self.all("#changes details tbody tr")
+        self.assertEqual(len(folded), same)
+
+
+class OfGuests(OnePage):
+    ready = "window.pagelab !== undefined"
+
+    def page(self):
+        return GUESTS
+
+
+class QuietGuests(OfGuests, Quiet):
+    pass
+
+
+class QuietGuestsOnAPhone(OfGuests, QuietOnAPhone):
+    pass
+
+
+class Frontiers(OfGuests):
+    def test_every_way_has_its_number_in_the_chart(self):
+        self.script("document.querySelector('#frontier').scrollIntoView()")
+        time.sleep(0.3)
+        ways = [row for row in self.data()["frontier"] if row["host_s"] is not None]
+        labels = self.script(
+            """const svg = document.querySelector('#frontier svg[role=img]'), box = svg.getBoundingClientRect();
+            return [...svg.querySelectorAll('text:not(.quiet)')].map((text) => {
+              const at = text.getBoundingClientRect();
+              return [text.textContent, at.left >= box.left && at.right <= box.right];
+            })"""
+        )
+        numbers = sorted(int(number) for text, _ in labels for number in re.findall(r"(?:^|, )(\d+)(?=,|$| )", text))
+        self.assertEqual(numbers, list(range(1, len(ways) + 1)))
+        self.assertTrue(all(is_inside for _, is_inside in labels), labels)
+        rows = [row.text for row in self.all("#frontier tbody tr")][: len(ways)]
+        for number, (row, way) in enumerate(zip(rows, ways, strict=True), 1):
+            self.assertRegex(row, rf"^{number}\s+{re.escape(way['column']['kernel'])}")
+
+
+class FrontiersOnAPhone(Frontiers):
+    window = {"width": 400, "height": 800}
 
 
 class QuietAtNight(Quiet):
@@ -584,7 +663,7 @@ class Names(OnePage):
 
 
 if __name__ == "__main__":
-    PAGE, GRID, BROWSER, DRIVER = (sys.argv.pop(1) for _ in range(4))
+    PAGE, GRID, LADDER, GUESTS, BROWSER, DRIVER = (sys.argv.pop(1) for _ in range(6))
     program = unittest.main(verbosity=2, exit=False)
     wrong = len(program.result.failures) + len(program.result.errors)
     print(f"{program.result.testsRun - wrong} passed, {wrong} failed", flush=True)

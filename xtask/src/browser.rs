@@ -30,6 +30,23 @@ const OF_COLUMNS: [&str; 6] = ["columns", "--sample=200ms", "--map", "--variant"
 const OF_GRID: [&str; 4] =
     ["grid", "--variant=v6.1", "--set=vm.extfrag_threshold=100,500,900", "--set=vm.swappiness=0,60"];
 
+/// The run of a ladder of three kernels.
+const LADDER: [&str; 9] = [
+    "ladder",
+    "v4.20..v5.1",
+    "--experiment=fault-storm",
+    "--set=tasks=1",
+    "--set=size=2MiB",
+    "--set=iterations=1",
+    "--seeds=2",
+    "-o",
+    "ladder",
+];
+/// The run of guests.
+const GUESTS: [&str; 6] = ["run", "guest-footprint", "--target=sim", "--quiet", "-o", "guests"];
+/// Results that become pages, each with the number of chains on it.
+const PAGES: [(&str, &str); 4] = [("columns", "3"), ("grid", "0"), ("ladder", "0"), ("guests", "0")];
+
 /// The folder of the environment.
 fn folder(workspace: &Metadata) -> PathBuf {
     workspace.target_directory.join("browser").into()
@@ -104,8 +121,8 @@ fn programs(workspace: &Metadata) -> Result<Result<[PathBuf; 2], String>> {
     })
 }
 
-/// The pages of two small runs, in a folder.
-fn pages(program: &Path, room: &Path) -> Result<[PathBuf; 2]> {
+/// The pages of small runs, in a folder.
+fn pages(program: &Path, room: &Path) -> Result<[PathBuf; PAGES.len()]> {
     fs::write(room.join(HOSTILE), "about = \"</script><b>\"\nparent = \"v6.1\"\n")?;
     let in_room = || {
         let mut command = Command::new(program);
@@ -114,10 +131,12 @@ fn pages(program: &Path, room: &Path) -> Result<[PathBuf; 2]> {
     };
     succeed(in_room().args(RUN).args(OF_COLUMNS).arg(format!("./{HOSTILE}")))?;
     succeed(in_room().args(RUN).args(OF_GRID))?;
-    for (name, chains) in [("columns", "3"), ("grid", "0")] {
+    succeed(in_room().args(LADDER))?;
+    succeed(in_room().args(GUESTS))?;
+    for (name, chains) in PAGES {
         succeed(in_room().args(["report", name, "--why", chains, "-o", &format!("{name}.html")]))?;
     }
-    Ok(["columns.html", "grid.html"].map(|name| room.join(name)))
+    Ok(PAGES.map(|(name, _)| room.join(format!("{name}.html"))))
 }
 
 /// How many passed and failed by the last line of the tests, `24 passed, 1 failed`.

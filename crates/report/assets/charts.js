@@ -30,8 +30,12 @@ function isCut(rows) {
 function dots(rows, column) {
   const holder = el("div", { class: "chart", style: `min-height:${rows.length * 28 + 24}px` });
   const draw = redrawn(holder, (width) => {
-    const narrow = width < 620,
-      left = narrow ? 12 : Math.min(300, width * 0.3),
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    // Names stand beside the chart where they have room, else above their rows.
+    const names = 14 + Math.max(...rows.map((row) => pen.measureText(row.name).width)),
+      narrow = width < 620 || names > width * 0.4,
+      left = narrow ? 12 : Math.max(names, Math.min(300, width * 0.3)),
       right = narrow ? 12 : Math.min(330, width * 0.3),
       line = narrow ? 54 : 28;
     const [least, most] = spanOf(rows);

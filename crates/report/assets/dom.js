@@ -57,6 +57,15 @@ function short(value) {
   return size >= 1000 || Number.isInteger(value) ? String(Math.round(value)) : value.toPrecision(3);
 }
 
+/** Marks of an axis: three digits each, or as many more as tell them apart. */
+function apart(values) {
+  const texts = values.map((value) => short(+value.toPrecision(6)));
+  for (let digits = 4; digits < 12 && new Set(texts).size < texts.length; digits += 1) {
+    values.forEach((value, at) => (texts[at] = String(+value.toPrecision(digits))));
+  }
+  return texts;
+}
+
 function percent(value) {
   return (value > 0 ? "+" : value < 0 ? "\u2212" : "") + Math.abs(value).toFixed(Math.abs(value) < 10 ? 1 : 0) + " %";
 }

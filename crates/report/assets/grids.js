@@ -12,22 +12,41 @@ function groundOf(change, verdict) {
 
 /** Every column with every row, as changes; a cell opens the comparison that it is of. */
 function changes() {
-  const pairs = DATA.pairs.filter((pair) => pair.all.length);
-  if (!pairs.length) return null;
+  const isFull = (pairs) => pairs.some((pair) => pair.all.length);
+  if (!isFull(DATA.pairs)) return null;
+  const holder = el("div", {});
+  const olds = new Set(DATA.pairs.map((pair) => pair.old));
+  const base = olds.size === 1 ? `from ${[...olds][0]}` : "each from the column that it is compared with";
+  const ways = [["", base], ...(isFull(DATA.steps) ? [["steps", "each from the column before"]] : [])];
+  const show = (way) => holder.replaceChildren(...changesOf((way ? DATA.steps : DATA.pairs).filter((pair) => pair.all.length)));
+  let chosen = null;
+  if (ways.length > 1) chosen = el("div", { class: "bar" }, chooser("Changes", "from", ways, show));
+  else show("");
+  const about =
+    `Changes${ways.length > 1 ? "" : ` ${base}`}, in per cent. ` +
+    "Blue is better, orange is worse, without colour is not told apart. A cell opens its comparison.";
+  return section("Columns by row", "changes", el("p", { class: "quiet" }, about), chosen, holder);
+}
+
+/** The rows of some pairs: those with a change, and the others folded. */
+function changesOf(pairs) {
   const keys = [...new Map(pairs.flatMap((pair) => pair.all.map((row) => [row.name, row]))).values()];
-  const head = el(
-    "tr",
-    {},
-    el("th", { scope: "col" }, "row"),
-    pairs.map((pair) => el("th", { scope: "col", title: nameOfPair(pair) }, named(pair.new))),
-  );
-  const body = keys.map(({ name, unit }) =>
+  const rowOf = (pair, name) => pair.all.find((one) => one.name === name);
+  const isSame = ({ name }) => pairs.every((pair) => (rowOf(pair, name)?.verdict ?? "same") === "same");
+  const head = () =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "col" }, "row"),
+      pairs.map((pair) => el("th", { scope: "col", title: nameOfPair(pair) }, named(pair.new))),
+    );
+  const line = ({ name, unit }) =>
     el(
       "tr",
       {},
       el("th", { scope: "row" }, `${name}, ${unit}`),
       pairs.map((pair) => {
-        const row = pair.all.find((one) => one.name === name);
+        const row = rowOf(pair, name);
         if (!row) return el("td", {}, "-");
         const open = el("button", { type: "button", class: "cell", onclick: () => openPair(pair) }, changeOf(row));
         const words = `${nameOfPair(pair)}: ${short(row.old)} to ${short(row.new)} ${unit}, ${row.verdict}`;
@@ -35,19 +54,15 @@ function changes() {
         open.title = words;
         return el("td", { style: groundOf(row.change, row.verdict) }, open);
       }),
-    ),
-  );
-  const of = new Set(pairs.map((pair) => pair.old));
-  const against = of.size === 1 ? `Changes from ${[...of][0]}` : "Changes, each from the column that it is compared with";
-  const about =
-    `${against}, in per cent. ` +
-    "Blue is better, orange is worse, without colour is not told apart. A cell opens its comparison.";
-  return section(
-    "Columns by row",
-    "changes",
-    el("p", { class: "quiet" }, about),
-    el("div", { class: "wide" }, el("table", { class: "grid" }, el("thead", {}, head), el("tbody", {}, body))),
-  );
+    );
+  const grid = (rows) =>
+    el("div", { class: "wide" }, el("table", { class: "grid" }, el("thead", {}, head()), el("tbody", {}, rows.map(line))));
+  const [same, moved] = [keys.filter(isSame), keys.filter((key) => !isSame(key))];
+  const many = same.length === 1 ? "1 row is" : `${same.length} rows are`;
+  return [
+    ...(moved.length ? [grid(moved)] : []),
+    ...(same.length ? [el("details", {}, el("summary", {}, `${many} the same in all columns`), grid(same))] : []),
+  ];
 }
 
 function openPair(pair) {
@@ -211,24 +226,42 @@ function frontier() {
   const number = (value) => (value == null ? "-" : short(value));
   const parts = cases.flatMap((name) => {
     const here = rows.filter((row) => row.case === name);
-    const cells = here.map((row) => [
-      `${row.column.kernel}${row.is_default ? " (default)" : ""}`,
+    const way = ({ column, is_default }, at) => {
+      const words = `${column.kernel}${is_default ? " (default)" : ""}`;
+      return column.kernel === "ideal" ? words : el("span", { class: "named" }, `${at + 1}`, sampleOf(column.kernel), words);
+    };
+    const cells = here.map((row, at) => [
+      way(row, at),
       ...[row.area_gib_min, row.end_mib, row.process_s, row.host_s, row.refaults].map(number),
     ]);
-    return [frontierChart(name, here), table([name, "GiB min", "end MiB", "process s", "host s", "re-faults"], cells)];
+    const numbers = table([name, "GiB min", "end MiB", "process s", "host s", "re-faults"], cells);
+    numbers.classList.add("whole-names");
+    return [frontierChart(name, here), numbers];
   });
   const about =
     "Memory that the guest occupies on its host, over time, against the host's work for it. Down and left is better; " +
-    "ideal is computed.";
+    "ideal is computed. Numbers are those of the table; ways that lie on each other share a label.";
   return section("Frontier of guests", "frontier", el("p", { class: "quiet" }, about), ...parts);
 }
 
+/** Points whose labels would lie on each other, group by group. */
+function together(points) {
+  const groups = [];
+  for (const point of points) {
+    const near = ([[x, y]]) => Math.abs(x - point[0]) < 40 && Math.abs(y - point[1]) < 12;
+    const group = groups.find(near);
+    if (group) group.push(point);
+    else groups.push([point]);
+  }
+  return groups;
+}
+
 function frontierChart(name, rows) {
-  const known = rows.filter((row) => row.host_s != null);
+  const known = rows.map((row, at) => ({ ...row, number: at + 1 })).filter((row) => row.host_s != null);
   const ideal = rows.find((row) => row.column.kernel === "ideal");
   const holder = el("div", { class: "chart" });
   const draw = redrawn(holder, (width) => {
-    const [left, right, top, height] = [56, Math.min(220, width * 0.3), 10, 300],
+    const [left, right, top, height] = [56, 16, 10, 300],
       bottom = height - 34;
     const most = (values) => Math.max(1e-9, ...values) * 1.06;
     const [x1, y1] = [most(known.map((row) => row.host_s)), most(rows.map((row) => row.area_gib_min))];
@@ -248,11 +281,13 @@ function frontierChart(name, rows) {
       root.append(svg("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end", class: "quiet" }, short(tick)));
     }
     root.append(svg("text", { x: left, y: height - 4, class: "quiet" }, "time of the host; upward: GiB minutes on the host"));
-    if (ideal)
-      root.append(
-        svg("line", { x1: left, x2: width - right, y1: y(ideal.area_gib_min), y2: y(ideal.area_gib_min), class: "zero" }),
-      );
-    known.forEach((row, at) => {
+    if (ideal) {
+      const at = y(ideal.area_gib_min),
+        middle = left + (width - left - right) / 2;
+      root.append(svg("line", { x1: left, x2: width - right, y1: at, y2: at, class: "zero" }));
+      root.append(svg("text", { x: middle, y: at + 13, "text-anchor": "middle", class: "quiet" }, "ideal"));
+    }
+    known.forEach((row) => {
       const mark = svg("circle", {
         cx: x(row.host_s),
         cy: y(row.area_gib_min),
@@ -261,8 +296,14 @@ function frontierChart(name, rows) {
       });
       mark.append(svg("title", {}, `${row.column.kernel}: ${short(row.area_gib_min)} GiB min, ${short(row.host_s)} s`));
       root.append(mark);
-      root.append(svg("text", { x: x(row.host_s) + 9, y: y(row.area_gib_min) + 4 + (at % 2 ? 9 : -3) }, row.column.kernel));
     });
+    for (const group of together(known.map((row) => [x(row.host_s), y(row.area_gib_min), row]))) {
+      const [[px, py, first]] = group,
+        isRight = px > left + 0.6 * (width - left - right);
+      const name = group.length === 1 && width >= 560 ? ` ${first.column.kernel}` : "";
+      const words = group.map(([, , row]) => row.number).join(", ") + name;
+      root.append(svg("text", { x: px + (isRight ? -11 : 11), y: py - 5, "text-anchor": isRight ? "end" : "start" }, words));
+    }
     holder.replaceChildren(root);
   });
   requestAnimationFrame(draw);

@@ -270,7 +270,7 @@ function distribution(set) {
             labelFont: style.font,
             splits: (_, __, from, to) => ticksOf(from, to, Math.max(3, Math.floor(width / 90)), isLog),
             filter: (_, splits) => splits,
-            values: (_, splits) => splits.map((split) => short(+split.toPrecision(6))),
+            values: (_, splits) => apart(splits),
           },
           {
             ...style,

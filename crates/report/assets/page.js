@@ -59,9 +59,10 @@ function spread([old, now]) {
 }
 
 function verdict() {
-  const holder = el("div");
+  const all = allPairs(),
+    holder = el("div");
   const show = (name) => {
-    const pair = DATA.pairs.find((one) => nameOfPair(one) === name);
+    const pair = all.find((one) => nameOfPair(one) === name);
     if (!pair) {
       holder.replaceChildren(el("p", { class: "verdict" }, DATA.verdict));
       return;
@@ -94,12 +95,18 @@ function verdict() {
     }
     holder.replaceChildren(...parts);
   };
-  const pairs = DATA.pairs.map((pair) => [nameOfPair(pair), nameOfPair(pair)]);
+  const pairs = all.map((pair) => [nameOfPair(pair), nameOfPair(pair)]);
   if (pairs.length < 2) {
     show(pairs[0]?.[0]);
     return el("section", { id: "verdict" }, holder);
   }
   return el("section", { id: "verdict" }, el("div", { class: "bar" }, chooser("Compared", "pair", pairs, show)), holder);
+}
+
+/** All pairs of columns, each once: those with a baseline first, then steps from column to column. */
+function allPairs() {
+  const known = new Set(DATA.pairs.map(nameOfPair));
+  return [...DATA.pairs, ...DATA.steps.filter((pair) => !known.has(nameOfPair(pair)))];
 }
 
 const nameOfPair = (pair) => `${pair.old} \u2192 ${pair.new}`;

@@ -16,9 +16,10 @@ const state = {
   case: "",
   any: "",
   stall: "",
+  from: "",
 };
 /** The words of the state that are names. */
-const NAMES = ["part", "zone", "left", "right", "pair", "of", "case", "any", "row", "stall"];
+const NAMES = ["part", "zone", "left", "right", "pair", "of", "case", "any", "row", "stall", "from"];
 const hearers = [];
 
 /** Calls `act` after each change of the state. */

@@ -50,6 +50,8 @@ pub struct Document {
     pub columns: Vec<String>,
     /// The pairs of compared columns.
     pub pairs: Vec<PairOf>,
+    /// Each column with the one before it, where a result has three columns and more: the steps of a ladder.
+    pub steps: Vec<PairOf>,
     /// The map of a grid of settings; none of a result that has none.
     pub sweep: Option<Sweep>,
     /// The claims of the published series whose tables the results make.

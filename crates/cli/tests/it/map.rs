@@ -224,3 +224,25 @@ fn a_map_says_who_moved_pages() {
     let without = map.clone().with_moves(Moves::new((0..map.len()).map(|_| Vec::new()))).to_bytes().len();
     assert!(with * 3 < without * 4, "{with} and {without}");
 }
+
+#[test]
+fn a_page_compares_each_column_with_the_one_before() {
+    let room = Room::new();
+    let run = ["run", "fault-storm", "--variant", "v5.0", "--variant", "v5.1", "--variant", "v5.2", "-o", "ladder"];
+    room.run(&words(&[&run, &TINY])).expect(0);
+    room.run(&["report", "ladder", "-o", "page.html"]).expect(0);
+    let data = data_of(&room, "page.html");
+    let pairs = |of: &str| -> Vec<String> {
+        let pairs = data[of].as_array().expect("pairs").iter();
+        pairs.map(|pair| format!("{} {}", pair["old"].as_str().unwrap(), pair["new"].as_str().unwrap())).collect()
+    };
+    assert_eq!(pairs("pairs"), ["v5.0 v5.1", "v5.0 v5.2"]);
+    assert_eq!(pairs("steps"), ["v5.0 v5.1", "v5.1 v5.2"]);
+    let rows = |of: &str| data[of][1]["all"].as_array().expect("rows").len();
+    assert_eq!(rows("pairs"), rows("steps"));
+    // Two columns have one step, which is their comparison.
+    let run = ["run", "fault-storm", "--variant", "v5.0", "--variant", "v5.1", "-o", "two"];
+    room.run(&words(&[&run, &TINY])).expect(0);
+    room.run(&["report", "two", "-o", "page.html"]).expect(0);
+    assert_eq!(data_of(&room, "page.html")["steps"], serde_json::json!([]));
+}

@@ -151,6 +151,17 @@ pub(super) fn comparison(
     Ok(Comparison::of(&compared(names, shown, cells, against, &[])?, gates))
 }
 
+/// Compares each column of a result with the one before it, as `pagelab ladder` does.
+pub(super) fn steps(shown: &Shown, cells: &[Cell]) -> Comparison {
+    let mut report = Report::with_all_counters(shown.report.layout, cells);
+    for table in &mut report.tables {
+        for (at, head) in table.columns.iter_mut().enumerate() {
+            head.baseline = at.saturating_sub(1);
+        }
+    }
+    Comparison::of(&report, Gates::default())
+}
+
 /// The tables that are compared: with every counter, also by its own name where a condition names it.
 fn compared(
     names: &[String],

@@ -15,7 +15,7 @@ use units::Order;
 use super::{
     chains::{self, Question},
     commands::{self, How, PageWanted},
-    compare::{NoBaseline, comparison, in_words, marked, names},
+    compare::{NoBaseline, comparison, in_words, marked, names, steps},
     headline::{self, Titles},
     map::load,
     shown::{Shown, read, strange},
@@ -75,6 +75,12 @@ pub fn page(wanted: &PageWanted, stop: &AtomicBool, progress: &mut dyn Progress)
     let mut cells = marked(&names, &shown);
     let all = all_columns(&cells);
     let Judged { mut pairs, verdict, how } = judged(wanted, &names, &shown, &cells, &all);
+    let sweep = if let [alone] = &shown[..] { sweep::of_result(alone) } else { None };
+    // Columns of a grid have no order in which each would be a step from the one before.
+    let mut steps = match &shown[..] {
+        [alone] if sweep.is_none() && all.len() > 2 => pairs_of(&steps(alone, &cells), &all),
+        _ => Vec::new(),
+    };
     let titles = Titles::of(&shown);
     let cases: Vec<String> = cells.iter().map(|cell| cell.key.case.clone()).collect();
     report::name_cases(&mut cells);
@@ -92,7 +98,7 @@ pub fn page(wanted: &PageWanted, stop: &AtomicBool, progress: &mut dyn Progress)
     if let [alone] = &mut pairs[..] {
         alone.all.clear();
     }
-    for pair in &mut pairs {
+    for pair in pairs.iter_mut().chain(&mut steps) {
         pair.which = headline::which(pair, &titles, &of(machines.clone()));
     }
     let document = Document {
@@ -105,9 +111,10 @@ pub fn page(wanted: &PageWanted, stop: &AtomicBool, progress: &mut dyn Progress)
         verdict,
         columns: all.iter().map(|column| name_of(column, &all)).collect(),
         pairs,
+        steps,
         missing: lacks.iter().cloned().chain(others).chain(no_chains).collect(),
         more_chains,
-        sweep: if let [alone] = &shown[..] { sweep::of_result(alone) } else { None },
+        sweep,
         claims: claims(wanted, &shown),
         frontier: report::frontier(&cells),
         kernels,
@@ -394,7 +401,11 @@ fn judged(wanted: &PageWanted, names: &[String], shown: &[Shown], cells: &[Cell]
 
 /// Columns that can be compared, two by two.
 fn pairs(names: &[String], shown: &[Shown], cells: &[Cell], all: &[Column]) -> Result<Vec<PairOf>, NoBaseline> {
-    let comparison = comparison(names, shown, cells, None, Gates::default())?;
+    Ok(pairs_of(&comparison(names, shown, cells, None, Gates::default())?, all))
+}
+
+/// The pairs of columns that a comparison has.
+fn pairs_of(comparison: &Comparison, all: &[Column]) -> Vec<PairOf> {
     let mut columns: Vec<(&str, &str)> = Vec::new();
     for row in &comparison.rows {
         let pair = (row.old_column.as_str(), row.new_column.as_str());
@@ -406,8 +417,8 @@ fn pairs(names: &[String], shown: &[Shown], cells: &[Cell], all: &[Column]) -> R
         let column = all.iter().find(|column| column.label() == label);
         column.map_or_else(|| label.to_owned(), |column| name_of(column, all))
     };
-    let pair = |pair: (&str, &str)| pair_of(&comparison, pair, (name(pair.0), name(pair.1)));
-    Ok(columns.into_iter().filter_map(pair).collect())
+    let pair = |pair: (&str, &str)| pair_of(comparison, pair, (name(pair.0), name(pair.1)));
+    columns.into_iter().filter_map(pair).collect()
 }
 
 fn pair_of(comparison: &Comparison, columns: (&str, &str), (old, new): (String, String)) -> Option<PairOf> {
