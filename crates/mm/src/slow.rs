@@ -462,6 +462,18 @@ impl Supply {
         }
     }
 
+    /// The mechanism that the slow path is in, for observers.
+    pub fn mechanism(&self) -> Option<&'static str> {
+        let State::Busy(control) = &self.state else { return None };
+        match &control.phase {
+            Phase::CompactFirst(_) | Phase::Compact { .. } => Some("direct compaction"),
+            Phase::Reclaim(_) => Some("direct reclaim"),
+            Phase::Oom => Some("OOM killer"),
+            Phase::Leak(_) => Some("balloon"),
+            Phase::Enter | Phase::Stalled { .. } | Phase::Begin | Phase::Look | Phase::Decide { .. } => None,
+        }
+    }
+
     /// Takes a step of the slow path; done when the operation's step can be taken again.
     ///
     /// # Panics

@@ -42,6 +42,7 @@ use crate::{
     watch::{
         sampler::{Sampler, Samples},
         slow_log::SlowOperations,
+        spans::{Spans, Timeline},
         why::{Story, Watched, Why},
     },
     world::{World, with},
@@ -344,6 +345,8 @@ pub struct GuestsFinish {
     pub slow_operations: SlowOperations,
     /// The facts of the operations that were asked about.
     pub why: Vec<Story>,
+    /// The timeline of all kernels, where it was asked for.
+    pub timeline: Option<Timeline>,
 }
 
 /// The extras of a run with guests.
@@ -353,6 +356,8 @@ pub struct GuestsOptions {
     pub sample: Option<Picos>,
     /// Operations whose facts are wanted.
     pub why: Vec<Watched>,
+    /// Whether a timeline is wanted.
+    pub timeline: bool,
 }
 
 /// Runs `body` as the first task of each guest of a host, all at the same time; `body` is told the number of its guest.
@@ -394,6 +399,7 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
         world.add_guest(guest);
     }
     world.restart_clock(host.quantum);
+    world.spans = options.timeline.then(|| Spans::of(options.why.iter().map(|of| (of.task, of.start))));
     world.why = Why::of(options.why, false, &Branch::default());
     world.sampler = options.sample.map(Sampler::new).unwrap_or_default();
     let space = world.create_space();
@@ -419,7 +425,7 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
         return Err(NoResult::Livelock(livelock));
     }
     let (end, samples) = (world.latest(), world.end_samples().0);
-    let slow_operations = world.take_slow_operations();
+    let (slow_operations, timeline) = (world.take_slow_operations(), world.take_timeline());
     let why = world.why.take().map(|why| why.finish().stories).unwrap_or_default();
     let mut times = Times::default();
     world.tasks.iter().for_each(|task| task.add_to(&mut times));
@@ -429,7 +435,7 @@ pub fn simulate_guests_with<T: 'static, F: AsyncFn(Sim, usize) -> T + Clone + 's
     }
     let mut counters = counters.into_iter();
     let host = Finish { hash: world.hash.hex(), counters: counters.next().expect("the host's"), times };
-    Ok((slot.take(), GuestsFinish { host, guests: counters.collect(), samples, slow_operations, why }))
+    Ok((slot.take(), GuestsFinish { host, guests: counters.collect(), samples, slow_operations, why, timeline }))
 }
 
 /// Starts the process of a guest; the future completes with the guest's result at its end.

@@ -26,6 +26,7 @@
 //! | `watch/slow_log.rs` | what left the fast path |
 //! | `watch/trace.rs` | trace events as lines |
 //! | `watch/why.rs` | the facts of some operations |
+//! | `watch/spans.rs` | who runs where, who wakes whom, and the parts of operations in their order |
 //! | `watch/livelock.rs` | the end of a run in which nothing gets on |
 
 mod branch;
@@ -96,10 +97,12 @@ pub use watch::livelock::{Bounds, Livelock, Stuck};
 pub use watch::map_sampler::{CELLS_MAX, CellMove, MapSample, MapSamples};
 pub use watch::sampler::Samples;
 pub use watch::slow_log::{SlowOperation, SlowOperations, SlowTotal, What};
+pub use watch::spans::{OnCpu, Stretch, TaskName, Timeline, Waker, Wakeup};
 pub use watch::why::{Story, Watched};
 use watch::{
     map_sampler::MapSampler,
     sampler::Sampler,
+    spans::Spans,
     trace::Trace,
     why::{Observed, Why},
 };
@@ -264,6 +267,8 @@ pub struct Options {
     pub map: bool,
     /// Operations whose facts are wanted.
     pub why: Vec<Watched>,
+    /// Whether a timeline is wanted, with the stretches of the operations in [`Options::why`].
+    pub timeline: bool,
     /// Where the run leaves its path.
     pub branch: Branch,
     /// Whether the tests of all mechanisms are counted.
@@ -293,6 +298,8 @@ pub struct Extra {
     pub slow_operations: SlowOperations,
     /// The facts of each operation of [`Options::why`].
     pub why: Vec<Story>,
+    /// The timeline, where it was asked for.
+    pub timeline: Option<Timeline>,
     /// The run hash before each change of [`Options::branch`]; of changes behind the end, there is none.
     pub hashes: Vec<String>,
     /// Facts between the two instants of [`Options::branch`], if they are asked for.
@@ -459,6 +466,7 @@ pub fn try_simulate_from<T: 'static>(
     world.injector.check_every = options.check_every;
     world.faults = FaultPoints::begin(options.faults, &mut world.kernels[HOST].mm);
     world.trace = options.trace_lines.map(Trace::new);
+    world.spans = options.timeline.then(|| Spans::of(options.why.iter().map(|of| (of.task, of.start))));
     world.why = Why::of(options.why, options.tests, &options.branch);
     world.kernels[HOST].mm.memory.trace_extfrag(world.trace.is_some());
     let booted = world.kernels[HOST].counters.extfrag().clone();
@@ -507,7 +515,7 @@ fn end(mut world: World, booted: &ExtfragCounts, notes: Vec<String>) -> (Finish,
     }
     let Injector { steps, done: lost, .. } = world.injector;
     let ((samples, map), slow_operations) = (world.end_samples(), world.take_slow_operations());
-    let free = world.end_free();
+    let (free, timeline) = (world.end_free(), world.take_timeline());
     let marks = all_marks(&world.kernels[HOST].mm);
     let trace = world.trace.map(|trace| trace.text());
     let Observed { stories: why, window, tests } = world.why.map(|why| why.finish()).unwrap_or_default();
@@ -525,6 +533,7 @@ fn end(mut world: World, booted: &ExtfragCounts, notes: Vec<String>) -> (Finish,
         map,
         slow_operations,
         why,
+        timeline,
         hashes,
         window,
         tests,

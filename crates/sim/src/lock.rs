@@ -284,6 +284,9 @@ impl World {
             if let Some(why) = &mut self.why {
                 why.waited_for_lock(id, (since, until), Cause::MmapLock);
             }
+            if self.spans.is_some() {
+                self.note_wait(id, false);
+            }
             self.cpus[cpu.0 as usize].ready(cpu, &mut self.clock);
         } else {
             // A task that ran ahead of the release came too late to have to wait.
@@ -291,6 +294,9 @@ impl World {
             task.wait(since, at, Cause::MmapLock);
             if let Some(why) = &mut self.why {
                 why.waited_for_lock(id, (since, at), Cause::MmapLock);
+            }
+            if self.spans.is_some() {
+                self.note_wait(id, true);
             }
             self.wake(id, at, Enqueue::Woken);
         }

@@ -53,6 +53,9 @@ impl World {
             // The task is on its way to sleep; its own step may be what wakes it. It stays on its CPU (`ttwu_runnable`).
             return;
         }
+        if self.spans.is_some() && (why == Enqueue::Woken || self.waker.is_some()) {
+            self.note_wakeup(id, at);
+        }
         if why == Enqueue::Woken && self.kernels[kernel].variant().sched_wake_affine_by_load {
             self.note_wake(id, at);
         }
@@ -217,6 +220,10 @@ impl World {
             let other = before.filter(|before| *before != next);
             why.waited(next, waited, Cause::RunQueue, || other.map(|other| kernel.name_of(other)));
         }
+        if let Some(spans) = &mut self.spans {
+            spans.spend(next, &task.spent, task.supply.mechanism(), true);
+            spans.comes(id, next, waited.1);
+        }
         if before != Some(next) {
             let prices = self.prices.on(&self.cpus, id);
             let cpu = &mut self.cpus[id.0 as usize];
@@ -224,6 +231,9 @@ impl World {
             cx.work(Work::ContextSwitch, 1);
             cpu.clock = cx.now();
             task.spent.add(cx.spent());
+            if let Some(spans) = &mut self.spans {
+                spans.spend(next, &task.spent, task.supply.mechanism(), false);
+            }
         }
         let cpu = &mut self.cpus[id.0 as usize];
         RunQueue::start(&mut task.entity, cpu.clock);
@@ -242,6 +252,9 @@ impl World {
         let running = self.cpus[id.0 as usize].running.take().expect("the CPU ran a task");
         let task = &self.tasks[running.0 as usize];
         let kernel = &mut self.kernels[task.kernel];
+        if let Some(spans) = &mut self.spans {
+            spans.leaves(id, kernel.number(id), self.cpus[id.0 as usize].clock);
+        }
         kernel.mm.numa_switch(kernel.number(id), None);
         kernel.domains.end_busy(id);
         if task.space != NO_SPACE {

@@ -42,7 +42,14 @@ use crate::{
     run_hash::RunHash,
     sched::{Cpu, CpuPrices, Domains, Topology},
     task::{Meeting, Task},
-    watch::{livelock::Watchdog, sampler::Sampler, slow_log::SlowLog, trace::Trace, why::Why},
+    watch::{
+        livelock::Watchdog,
+        sampler::Sampler,
+        slow_log::SlowLog,
+        spans::{Spans, TaskName, Timeline},
+        trace::Trace,
+        why::Why,
+    },
 };
 
 /// The state of a run, except the user halves of its tasks.
@@ -78,6 +85,8 @@ pub(crate) struct World {
     pub(crate) trace: Option<Trace>,
     /// The facts of some operations, if they were asked for.
     pub(crate) why: Option<Box<Why>>,
+    /// The timeline, if it was asked for.
+    pub(crate) spans: Option<Box<Spans>>,
     pub(crate) sampler: Sampler,
     /// Changes of a branch.
     pub(crate) changes: Changes,
@@ -114,6 +123,7 @@ impl World {
             operations: 0,
             trace: None,
             why: None,
+            spans: None,
             sampler: Sampler::default(),
             changes: Changes::default(),
             slow_log: SlowLog::default(),
@@ -306,5 +316,39 @@ impl World {
     /// The latest clock of any CPU.
     pub(crate) fn latest(&self) -> Time {
         self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(Time(0))
+    }
+
+    /// Adds a wait of a task that has ended to its operation.
+    #[cold]
+    pub(crate) fn note_wait(&mut self, id: TaskId, waits: bool) {
+        let Self { tasks, spans, .. } = self;
+        let task = &tasks[id.0 as usize];
+        if let Some(spans) = spans {
+            spans.spend(id, &task.spent, task.supply.mechanism(), waits);
+        }
+    }
+
+    /// Notes that a task is woken.
+    #[cold]
+    pub(crate) fn note_wakeup(&mut self, id: TaskId, at: Time) {
+        let running = self.waker.and_then(|cpu| self.cpus[cpu.0 as usize].on_it());
+        if let Some(spans) = &mut self.spans {
+            spans.wakes(id, at, (self.waker, running));
+        }
+    }
+
+    /// The timeline of a run that has ended.
+    pub(crate) fn take_timeline(&mut self) -> Option<Timeline> {
+        let mut spans = *self.spans.take()?;
+        for cpu in spans.busy() {
+            let here = &self.cpus[cpu.0 as usize];
+            spans.leaves(cpu, self.kernels[here.kernel].number(cpu), here.clock);
+        }
+        let name = |id: usize| {
+            let kernel = self.tasks[id].kernel;
+            let id = TaskId(u32::try_from(id).expect("fewer than 2^32 tasks"));
+            TaskName { kernel: kernel.0, name: self.kernels[kernel].name_of(id) }
+        };
+        Some(spans.finish((0..self.tasks.len()).map(name).collect()))
     }
 }

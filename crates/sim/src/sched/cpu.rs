@@ -91,6 +91,11 @@ impl Cpu {
         }
     }
 
+    /// The task that runs here, or ran here last.
+    pub(crate) fn on_it(&self) -> Option<TaskId> {
+        self.running.or(self.loaded)
+    }
+
     /// Sets the other hardware threads of the CPU's core.
     pub(crate) fn share_core(&mut self, siblings: Box<[CpuId]>) {
         self.has_siblings = !siblings.is_empty();

@@ -161,6 +161,9 @@ impl World {
         let task = &self.tasks[id.0 as usize];
         if task.is_slow && !task.supply.is_busy() {
             let resumed = (self.cpus[task.cpu.0 as usize].clock, task.spent);
+            if let Some(spans) = &mut self.spans {
+                spans.spend(id, &task.spent, None, false);
+            }
             let open = self.slow_log.open.get_mut(&id).expect("the task says that it is there");
             open.resumed = Some(resumed);
         }
@@ -178,7 +181,7 @@ impl World {
 
     #[inline(never)]
     fn note_slow_step(&mut self, id: TaskId, is_slow: bool) {
-        let Self { kernels, tasks, slow_log, cpus, why, .. } = self;
+        let Self { kernels, tasks, slow_log, cpus, why, spans, .. } = self;
         let task = &mut tasks[id.0 as usize];
         let TaskState::Kernel(operation) = &task.state else { unreachable!("an operation has taken a step") };
         let (what, vpn) = describe(operation);
@@ -204,6 +207,10 @@ impl World {
             if let Some(symptom) = why.as_mut().and_then(|why| why.symptom.as_mut()) {
                 symptom.is_slow(id.0, open.operation.vpn, (open.operation.start, parts));
             }
+            if let Some(spans) = spans {
+                // What was spent since the operation went on is not its own.
+                spans.end_slow(id, open.resumed.is_none().then_some(&task.spent), parts);
+            }
             slow_log.close(open.operation, &spent);
         }
         task.is_slow = is_slow;
@@ -211,6 +218,9 @@ impl World {
             let start = cpus[task.cpu.0 as usize].clock;
             let cpu = kernels[task.kernel].number(task.cpu);
             let (what, order, spent) = (what.of_kernel(task.kernel), task.supply.order(), task.spent);
+            if let Some(spans) = spans {
+                spans.begin_slow(id, start, spent);
+            }
             let operation = SlowOperation { start, task: id.0, cpu, what, vpn, order, spent };
             slow_log.open.insert(id, Box::new(Open { operation, resumed: None }));
         }
@@ -223,6 +233,9 @@ impl World {
         if !std::mem::replace(&mut task.is_slow, true) {
             let (start, what) = (self.cpus[cpu.0 as usize].clock, What::daemon(thread).of_kernel(task.kernel));
             let cpu = self.kernels[task.kernel].number(cpu);
+            if let Some(spans) = &mut self.spans {
+                spans.begin_slow(id, start, task.spent);
+            }
             let operation = SlowOperation { start, task: id.0, cpu, what, vpn: None, order: None, spent: task.spent };
             self.slow_log.open.insert(id, Box::new(Open { operation, resumed: None }));
         }
@@ -233,6 +246,9 @@ impl World {
         let task = &mut self.tasks[id.0 as usize];
         if std::mem::take(&mut task.is_slow) {
             let open = self.slow_log.open.remove(&id).expect("the task says that it is there");
+            if let Some(spans) = &mut self.spans {
+                spans.end_slow(id, Some(&task.spent), task.spent.since(&open.operation.spent).total());
+            }
             self.slow_log.close(open.operation, &task.spent);
         }
     }
@@ -241,7 +257,11 @@ impl World {
     pub(crate) fn take_slow_operations(&mut self) -> SlowOperations {
         let mut log = std::mem::take(&mut self.slow_log);
         for (id, open) in std::mem::take(&mut log.open) {
-            log.close(open.operation, &self.tasks[id.0 as usize].spent);
+            let spent = &self.tasks[id.0 as usize].spent;
+            if let Some(spans) = &mut self.spans {
+                spans.end_slow(id, Some(spent), spent.since(&open.operation.spent).total());
+            }
+            log.close(open.operation, spent);
         }
         log.finish()
     }

@@ -85,6 +85,7 @@ impl World {
         let control = ControlId(id.0);
         cx.set_circumstances(Circumstances { control, sharers, running, need_resched, was_preempted, alone_until });
         cx.tell_facts(self.why.as_deref_mut().map(|why| why.lend(id, kernel.0, start)));
+        let before = self.spans.is_some().then(|| task.supply.mechanism()).flatten();
         if here.kicks > 0 {
             cx.leave_guest(std::mem::take(&mut here.kicks));
         }
@@ -105,6 +106,9 @@ impl World {
         }
         if let Some(trace) = &mut self.trace {
             trace.take(mm, id, cpu, start);
+        }
+        if let Some(spans) = &mut self.spans {
+            spans.spend(id, &task.spent, before.or_else(|| task.supply.mechanism()), false);
         }
         if let Some(why) = &mut self.why {
             let (of, span) = (&self.kernels[kernel], (start, here.clock));

@@ -227,6 +227,9 @@ impl World {
                 Next::Nothing => Some(Turn::Over),
                 Next::Timer { at, task } => {
                     self.waker = None;
+                    if let Some(spans) = &mut self.spans {
+                        spans.begin_turn(true);
+                    }
                     self.timer(task, at);
                     None
                 }
@@ -234,6 +237,9 @@ impl World {
                 Next::Cpu { cpu, clock, horizon } => {
                     self.sample_before(clock);
                     self.waker = Some(cpu);
+                    if let Some(spans) = &mut self.spans {
+                        spans.begin_turn(false);
+                    }
                     if clock >= self.kernels[self.cpus[cpu.0 as usize].kernel].next_kick {
                         self.kick_idle(cpu, clock);
                     }
@@ -385,6 +391,9 @@ impl World {
             task.wait(slumber.since, at, slumber.cause);
             if let Some(why) = &mut self.why {
                 why.waited_for_lock(id, (slumber.since, at), slumber.cause);
+            }
+            if self.spans.is_some() {
+                self.note_wait(id, true);
             }
             self.wake(id, at, Enqueue::Woken);
         }
