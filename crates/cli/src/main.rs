@@ -262,12 +262,15 @@ fn compare(args: &args::Compare) -> anyhow::Result<ExitCode> {
 
 fn export(args: &args::Export) -> anyhow::Result<ExitCode> {
     let (written, left_out, told): (Vec<PathBuf>, Vec<String>, Vec<String>) = match args.to {
+        args::Tool::Mmtests if args.again => {
+            return Err(UsageError::of_key("--again", "is for --to perfetto").into());
+        }
         args::Tool::Mmtests => {
             let made = lab::mmtests::export(&args.result, args.seeds, &args.output)?;
             (made.runs, made.left_out, vec![format!("in each: {}", made.tests.join(", "))])
         }
         args::Tool::Perfetto => {
-            let made = lab::perfetto::export(&args.result, args.seeds, &args.output)?;
+            let made = perfetto(args)?;
             let how = "https://ui.perfetto.dev opens it".to_owned();
             (vec![args.output.clone()], made.left_out, made.runs.into_iter().chain([how]).collect())
         }
@@ -281,6 +284,17 @@ fn export(args: &args::Export) -> anyhow::Result<ExitCode> {
         writeln!(stderr, "pagelab: {line}")?;
     }
     Ok(code)
+}
+
+/// A trace, after simulated cells have run again if their timelines are wanted.
+fn perfetto(args: &args::Export) -> anyhow::Result<lab::perfetto::Traced> {
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let mut progress = progress::Reporter::new(args::ProgressArg::default(), false);
+    let again = args.again.then(|| lab::perfetto::Again { stop: &stop, progress: &mut progress });
+    let made = lab::perfetto::export(&args.result, args.seeds, &args.output, again);
+    progress.clear();
+    Ok(made?)
 }
 
 /// Asked before the work that the page is of.

@@ -103,19 +103,21 @@ fn work_on_cell(order: CellOrder) -> Result<String, Problem> {
 
 /// A simulated cell once more, for the facts of some of its operations.
 fn why(order: &WhyOrder) -> Result<String, Problem> {
-    let WhyOrder { cell, operations } = order;
+    let WhyOrder { cell, operations, timeline } = order;
     let what = cell.simulated.as_ref().ok_or_else(|| "only simulated cells run again".to_owned())?;
     let watched = |(task, start, end): &(u32, u64, u64)| {
         let (start, end) = (Time(*start), Time(*end));
         sim::Watched { task: *task, start, end }
     };
-    let mut trial = Trial { why: operations.iter().map(watched).collect(), ..Trial::default() };
+    let why = operations.iter().map(watched).collect();
+    let mut trial = Trial { why, wants_timeline: *timeline, ..Trial::default() };
     let found = simulated(&workload::of_key(&cell.key)?, cell, what, &mut trial)?;
     let story = |story: sim::Story| Story { is_whole: story.is_whole == [true; 2], facts: story.facts };
     let facts = Facts {
         run_hash: found.measured.detail["run_hash"].as_str().unwrap_or_default().to_owned(),
         slow_path: found.slow_path.unwrap_or_default(),
         stories: trial.stories.into_iter().map(story).collect(),
+        timeline: trial.timeline,
     };
     Ok(serde_json::to_string(&facts).expect("facts serialise"))
 }

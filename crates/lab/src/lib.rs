@@ -45,6 +45,7 @@ pub mod state;
 pub mod suggest;
 pub mod swarm;
 pub mod sweep;
+mod timeline;
 pub mod trust;
 pub mod usage;
 pub mod variant;

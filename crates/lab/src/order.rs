@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use linux::{file::Ground, tracing::Watch};
 use memory::{decision::Otherwise, fact::Told, tally::Counted};
-use report::{Key, Measured, Series, SlowPath};
+use report::{Key, Measured, Series, SlowPath, timeline::Timeline};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Picos};
 use workloads::recipe::Recipe;
@@ -37,6 +37,9 @@ pub struct WhyOrder {
     pub cell: CellOrder,
     /// Each operation's task, start and end, in picoseconds.
     pub operations: Vec<(u32, u64, u64)>,
+    /// Whether the timeline of the run is wanted too.
+    #[serde(default)]
+    pub timeline: bool,
 }
 
 /// The line that comes of a [`WhyOrder`].
@@ -48,6 +51,9 @@ pub struct Facts {
     pub slow_path: SlowPath,
     /// The facts of each operation, in the order in which they were asked for.
     pub stories: Vec<Story>,
+    /// The timeline, if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
 }
 
 /// The line that comes of an order for the counts of tests.

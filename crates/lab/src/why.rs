@@ -126,7 +126,8 @@ pub fn why(wanted: &WhyWanted, stop: &AtomicBool) -> Result<Vec<Explained>, RunE
         let order = order_again(directory, &identity, &others, &cell.key)?;
         let span =
             |stall: &Stall<'_>| (stall.entry.task, stall.entry.start_ps, stall.entry.start_ps + stall.entry.ps());
-        let order = Order::Why(WhyOrder { cell: order, operations: of_cell.iter().map(span).collect() });
+        let order =
+            Order::Why(WhyOrder { cell: order, operations: of_cell.iter().map(span).collect(), timeline: false });
         let facts: Facts = run(&order, &cell.key, stop)?;
         check_same(cell, first.log, (&facts.run_hash, &facts.slow_path))?;
         for (stall, story) in of_cell.iter().zip(facts.stories) {
@@ -261,12 +262,12 @@ pub(crate) fn run<T: DeserializeOwned>(order: &Order, key: &Key, stop: &AtomicBo
     }
 }
 
-fn failed(key: &Key, problem: &str) -> RunError {
+pub(crate) fn failed(key: &Key, problem: &str) -> RunError {
     RunError::Failed(format!("{} {} seed {}: {problem}", key.kernel, key.case, key.seed))
 }
 
 /// Fails unless the cell has come out as it did.
-fn check_same(cell: &Cell, log: &SlowPath, (now, slow_path): (&str, &SlowPath)) -> Result<(), RunError> {
+pub(crate) fn check_same(cell: &Cell, log: &SlowPath, (now, slow_path): (&str, &SlowPath)) -> Result<(), RunError> {
     let hash = cell.measured.detail["run_hash"].as_str().unwrap_or_default();
     if now != hash || slow_path != log {
         return Err(failed(&cell.key, &format!("it did not come out as it did: run hash {now}, and {hash} before")));

@@ -41,6 +41,7 @@ pub mod slow_path;
 pub mod stats;
 pub mod store;
 pub mod table;
+pub mod timeline;
 pub mod whole;
 mod will_it_scale;
 

@@ -16,6 +16,7 @@ use crate::{
     plan::Every,
     simulated,
     source::Source,
+    timeline,
 };
 
 /// A guest's machine: as fast as its host, with memory and CPUs of its own.
@@ -104,7 +105,7 @@ pub(super) fn run(
         workloads::guests::guest(&os, &of_each, before).await
     };
     let sample = order.sample.map(Every::time);
-    let options = sim::GuestsOptions { sample, why: trial.why.clone() };
+    let options = sim::GuestsOptions { sample, why: trial.why.clone(), timeline: trial.wants_timeline };
     let (outcomes, mut finish) =
         sim::simulate_guests_with(&host, &guests, options, entry, body).map_err(|problem| match problem {
             NoResult::GuestLost(lost) => Failure::Refused(why_lost(&lost, &machine, params)),
@@ -130,5 +131,6 @@ pub(super) fn run(
     let series = samples.map(|(every, samples)| over_time::series(every, samples));
     let slow_path = Some(over_time::slow_path(&finish.slow_operations));
     trial.stories = std::mem::take(&mut finish.why);
+    trial.timeline = finish.timeline.take().map(|found| timeline::written(found, &finish.slow_operations));
     Ok(Found { measured, series, map: None, slow_path, footprint: None })
 }

@@ -3,7 +3,7 @@
 use memory::{event::Counters, tally::Counted};
 
 use super::{Failure, simulated};
-use crate::{order::CellOrder, workload};
+use crate::{order::CellOrder, timeline, workload};
 
 /// The extras of a simulated cell for [`crate::swarm`] and [`crate::why`], and what came of them.
 #[derive(Debug, Default)]
@@ -14,6 +14,10 @@ pub(crate) struct Trial {
     pub(crate) check_every: u64,
     /// Operations whose facts are wanted.
     pub(crate) why: Vec<sim::Watched>,
+    /// Whether the timeline of the run is wanted.
+    pub(crate) wants_timeline: bool,
+    /// The timeline.
+    pub(crate) timeline: Option<report::timeline::Timeline>,
     /// Where the run leaves its path.
     pub(crate) branch: sim::Branch,
     /// The run hash before each change of the branch.
@@ -37,15 +41,16 @@ pub(crate) struct Trial {
 impl Trial {
     /// The options of the run.
     pub(super) fn options(&self) -> sim::Options {
-        let Self { faults, check_every, tests, .. } = *self;
+        let Self { faults, check_every, tests, wants_timeline: timeline, .. } = *self;
         let (why, branch) = (self.why.clone(), self.branch.clone());
-        sim::Options { faults, check_every, tests, why, branch, ..sim::Options::default() }
+        sim::Options { faults, check_every, tests, why, timeline, branch, ..sim::Options::default() }
     }
 
     /// Takes what came of the extras.
     pub(super) fn keep(&mut self, finish: &sim::Finish, extra: &mut sim::Extra) {
         (self.counters, self.made) = (Some(finish.counters.clone()), extra.faults);
         self.stories = std::mem::take(&mut extra.why);
+        self.timeline = extra.timeline.take().map(|found| timeline::written(found, &extra.slow_operations));
         self.hashes = std::mem::take(&mut extra.hashes);
         self.window = std::mem::take(&mut extra.window);
         self.counts = std::mem::take(&mut extra.tests);

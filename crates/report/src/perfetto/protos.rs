@@ -92,9 +92,9 @@ pub struct ThreadDescriptor {
 /// The kind of numbers on a counter track (track_event/counter_descriptor.proto).
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct CounterDescriptor {
-    /// Unit of the numbers; `UNIT_COUNT` is 2.
-    #[prost(int32, optional, tag = "3")]
-    pub unit: Option<i32>,
+    /// Unit of the numbers, as a word.
+    #[prost(string, optional, tag = "6")]
+    pub unit_name: Option<String>,
 }
 
 /// An event of a track (track_event/track_event.proto).
@@ -118,6 +118,12 @@ pub struct TrackEvent {
     /// Further facts about the event.
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
+    /// Flows that begin here or pass through, by numbers that the whole trace shares.
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    pub flow_ids: Vec<u64>,
+    /// Flows that end here.
+    #[prost(fixed64, repeated, packed = "false", tag = "48")]
+    pub terminating_flow_ids: Vec<u64>,
 }
 
 /// The type of a [`TrackEvent`].
@@ -148,4 +154,7 @@ pub struct DebugAnnotation {
     /// An address, which is shown in hexadecimal.
     #[prost(uint64, optional, tag = "7")]
     pub pointer_value: Option<u64>,
+    /// A word.
+    #[prost(string, optional, tag = "6")]
+    pub string_value: Option<String>,
 }
