@@ -101,8 +101,8 @@ mod tests {
         }
         frames.note_move(ControlId(4), MoveReason::NumaBalancing, (Pfn(512), Pfn(1024)), Order(9));
         let moves: Vec<_> = frames.take_moves().into_iter().map(|((block, by, _), moved)| (block, by, moved)).collect();
-        let moved = |came, left| Moved { came, left };
-        assert_eq!(moves, [(0, 3, moved(0, 3)), (1, 4, moved(0, 512)), (2, 3, moved(3, 0)), (2, 4, moved(512, 0))]);
+        let sum = |came, left| Moved { came, left };
+        assert_eq!(moves, [(0, 3, sum(0, 3)), (1, 4, sum(0, 512)), (2, 3, sum(3, 0)), (2, 4, sum(512, 0))]);
         assert!(frames.take_moves().is_empty());
     }
 }
