@@ -250,12 +250,12 @@ fn a_run_that_was_observed_again_says_what_why_says() {
 
     // The slowest fault, its task and its longest cause.
     let faults = all.iter().filter(|(_, slice)| slice.category == OPERATION && slice.name == "fault");
-    let (track, slowest) = faults.max_by_key(|(_, slice)| slice.notes[PS]).expect("faults");
+    let (number, slowest) = faults.max_by_key(|(_, slice)| slice.notes[PS]).expect("faults");
     let why = room
         .run(&words(&[&["why", "result", "--slowest", "1", "--what", "fault", "--seed", "1"], &["--format", "json"]]));
     let why: serde_json::Value = serde_json::from_str(&why.expect(0).stdout).expect("JSON");
     assert_eq!(why[0]["time_ps"], slowest.notes[PS]);
-    let name = told.tracks[track].thread.as_ref().unwrap().thread_name.clone().unwrap();
+    let name = told.tracks[number].thread.as_ref().unwrap().thread_name.clone().unwrap();
     assert_eq!(name, format!("task {}", why[0]["task"]));
     let mut sums = BTreeMap::new();
     causes(slowest, &mut sums);

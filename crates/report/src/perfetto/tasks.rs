@@ -101,7 +101,7 @@ impl Writer {
 
     /// Adds a track for each CPU.
     pub(super) fn cpus(&mut self, timeline: &Timeline, kernels: &Kernels) {
-        let mut cpus: BTreeMap<(u16, u32), Vec<(u64, u64, u32)>> = BTreeMap::new();
+        let mut cpus: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (cpu, task, start, end) in &timeline.turns {
             let kernel = timeline.tasks.get(*task as usize).map_or(0, |task| task.kernel);
             cpus.entry((kernel, *cpu)).or_default().push((*start, *end, *task));

@@ -133,7 +133,9 @@ impl Writer {
         self.events.sort_by_key(|(ends_flow, packet)| (packet.timestamp, *ends_flow));
         let events = self.events.into_iter().map(|(_, packet)| packet);
         let mut packet: Vec<TracePacket> = self.tracks.into_iter().chain(events).collect();
-        packet.iter_mut().for_each(|packet| packet.trusted_packet_sequence_id = Some(1));
+        for packet in &mut packet {
+            packet.trusted_packet_sequence_id = Some(1);
+        }
         if let Some(first) = packet.first_mut() {
             first.sequence_flags = Some(INCREMENTAL_STATE_CLEARED);
         }

@@ -142,7 +142,7 @@ impl Spans {
         for (cause, time) in spent.since(&open.spent).by_cause() {
             match open.stretches.last_mut() {
                 Some(last) if (last.mechanism, last.cause, last.waits) == (mechanism, cause, waits) => {
-                    last.time = last.time + time;
+                    last.time += time;
                 }
                 _ => open.stretches.push(Stretch { mechanism, cause, waits, time }),
             }
@@ -207,7 +207,9 @@ mod tests {
 
     fn spent(parts: &[(Cause, u64)]) -> Spent {
         let mut spent = Spent::default();
-        parts.iter().for_each(|(cause, picos)| spent.add_on(*cause, Picos(*picos)));
+        for (cause, picos) in parts {
+            spent.add_on(*cause, Picos(*picos));
+        }
         spent
     }
 
