@@ -11,8 +11,9 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::Metadata;
 
-/// Packages of the environment; a copy of this list in it says what it was made of.
-const REQUIREMENTS: &str = "xtask/browser/requirements.txt";
+/// The environment.
+const ENVIRONMENT: Environment =
+    Environment { command: "browser", requirements: "xtask/browser/requirements.txt", serves: "tests in a browser" };
 /// The tests.
 const TESTS: &str = "xtask/browser/test_page.py";
 /// Programs that can show the page; the first that is on PATH does. The driver works a whole browser, not the shell alone.
@@ -47,30 +48,71 @@ const GUESTS: [&str; 6] = ["run", "guest-footprint", "--target=sim", "--quiet", 
 /// Results that become pages, each with the number of chains on it.
 const PAGES: [(&str, &str); 4] = [("columns", "3"), ("grid", "0"), ("ladder", "0"), ("guests", "0")];
 
-/// The folder of the environment.
-fn folder(workspace: &Metadata) -> PathBuf {
-    workspace.target_directory.join("browser").into()
+/// An environment of Python packages for one stage of tests.
+pub(crate) struct Environment {
+    /// The command that makes it, and its folder under the target folder.
+    pub(crate) command: &'static str,
+    /// The list of its packages; a copy of this list in it says what it was made of.
+    pub(crate) requirements: &'static str,
+    /// The tests that need it, in words.
+    pub(crate) serves: &'static str,
 }
 
-fn made_of(folder: &Path) -> PathBuf {
-    folder.join("requirements.txt")
-}
-
-/// Makes the environment, whole or not at all.
-pub(crate) fn make(workspace: &Metadata) -> Result<()> {
-    let folder = folder(workspace);
-    let requirements = workspace.workspace_root.join(REQUIREMENTS);
-    let text = fs::read_to_string(&requirements).context(REQUIREMENTS)?;
-    match fs::remove_dir_all(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("the old environment"),
-        _ => fs::create_dir_all(&folder)?,
+impl Environment {
+    fn folder(&self, workspace: &Metadata) -> PathBuf {
+        workspace.target_directory.join(self.command).into()
     }
-    succeed(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")))?;
-    let mut install = Command::new(folder.join("venv/bin/python"));
-    succeed(install.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements))?;
-    fs::write(made_of(&folder), text)?;
-    println!("{}", folder.display());
-    Ok(())
+
+    /// The interpreter of the environment.
+    pub(crate) fn python(&self, workspace: &Metadata) -> PathBuf {
+        self.folder(workspace).join("venv/bin/python")
+    }
+
+    fn made_of(&self, workspace: &Metadata) -> PathBuf {
+        self.folder(workspace).join("requirements.txt")
+    }
+
+    /// Makes the environment, whole or not at all.
+    pub(crate) fn make(&self, workspace: &Metadata) -> Result<()> {
+        let folder = self.folder(workspace);
+        let requirements = workspace.workspace_root.join(self.requirements);
+        let text = fs::read_to_string(&requirements).context(self.requirements)?;
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("the old environment"),
+            _ => fs::create_dir_all(&folder)?,
+        }
+        succeed(Command::new("python3").args(["-m", "venv"]).arg(folder.join("venv")))?;
+        let mut install = Command::new(self.python(workspace));
+        succeed(install.args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&requirements))?;
+        fs::write(self.made_of(workspace), text)?;
+        println!("{}", folder.display());
+        Ok(())
+    }
+
+    /// The reason why the environment cannot be used, if it cannot.
+    pub(crate) fn lacks(&self, workspace: &Metadata) -> Result<Option<String>> {
+        let wanted = fs::read_to_string(workspace.workspace_root.join(self.requirements)).context(self.requirements)?;
+        let make = format!("`cargo xtask {}` makes", self.command);
+        Ok(match fs::read_to_string(self.made_of(workspace)) {
+            Ok(found) if found == wanted => None,
+            Ok(_) => Some(format!("the environment is older than its requirements; {make} it anew")),
+            Err(_) => Some(format!("no environment for {}; {make} one", self.serves)),
+        })
+    }
+}
+
+/// Adds a line to the file of skips: a stage of tests that cannot run here.
+pub(crate) fn skip(stage: &str, reason: &str, skips: &Path, passed: &mut usize) -> Result<String> {
+    let mut file = OpenOptions::new().append(true).create(true).open(skips)?;
+    file.write_all(format!("{stage}\t{reason}\n").as_bytes())?;
+    // A skip is counted as passed until skips are taken off.
+    *passed += 1;
+    Ok(String::new())
+}
+
+/// Makes the environment.
+pub(crate) fn make(workspace: &Metadata) -> Result<()> {
+    ENVIRONMENT.make(workspace)
 }
 
 /// Makes a page and runs the tests on it. Returns what went wrong. Where browser or environment are not there, a line in the
@@ -78,18 +120,12 @@ pub(crate) fn make(workspace: &Metadata) -> Result<()> {
 pub(crate) fn run(workspace: &Metadata, skips: &Path, passed: &mut usize) -> Result<String> {
     let programs = match programs(workspace)? {
         Ok(programs) => programs,
-        Err(reason) => {
-            let mut file = OpenOptions::new().append(true).create(true).open(skips)?;
-            file.write_all(format!("browser\t{reason}\n").as_bytes())?;
-            // A skip is counted as passed until skips are taken off.
-            *passed += 1;
-            return Ok(String::new());
-        }
+        Err(reason) => return skip("browser", &reason, skips, passed),
     };
     let room = tempfile::tempdir().context("a temporary directory")?;
     let program = workspace.target_directory.join("release/pagelab");
     let pages = pages(program.as_std_path(), room.path())?;
-    let mut tests = Command::new(folder(workspace).join("venv/bin/python"));
+    let mut tests = Command::new(ENVIRONMENT.python(workspace));
     tests.arg(workspace.workspace_root.join(TESTS)).args(pages).args(programs).env("PYTHONDONTWRITEBYTECODE", "1");
     tests.stdout(Stdio::piped());
     let output = tests.spawn().context("the tests")?.wait_with_output()?;
@@ -113,12 +149,7 @@ fn programs(workspace: &Metadata) -> Result<Result<[PathBuf; 2], String>> {
         return Ok(Err(format!("none of {} is on PATH", BROWSERS.join(", "))));
     };
     let Some(driver) = find(&DRIVER) else { return Ok(Err(format!("{DRIVER} is not on PATH"))) };
-    let wanted = fs::read_to_string(workspace.workspace_root.join(REQUIREMENTS)).context(REQUIREMENTS)?;
-    Ok(match fs::read_to_string(made_of(&folder(workspace))) {
-        Ok(found) if found == wanted => Ok([browser, driver]),
-        Ok(_) => Err("the environment is older than its requirements; `cargo xtask browser` makes it anew".to_owned()),
-        Err(_) => Err("no environment for tests in a browser; `cargo xtask browser` makes one".to_owned()),
-    })
+    Ok(ENVIRONMENT.lacks(workspace)?.map_or(Ok([browser, driver]), Err))
 }
 
 /// The pages of small runs, in a folder.
@@ -140,7 +171,7 @@ fn pages(program: &Path, room: &Path) -> Result<[PathBuf; PAGES.len()]> {
 }
 
 /// How many passed and failed by the last line of the tests, `24 passed, 1 failed`.
-fn counts(text: &str) -> (usize, usize) {
+pub(crate) fn counts(text: &str) -> (usize, usize) {
     let last = text.lines().last().unwrap_or_default();
     let number = |word: &str| {
         let (before, _) = last.split_once(word)?;
@@ -149,7 +180,8 @@ fn counts(text: &str) -> (usize, usize) {
     (number("passed").unwrap_or(0), number("failed").unwrap_or(0))
 }
 
-fn succeed(command: &mut Command) -> Result<()> {
+/// Runs a program, which must end well.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?}: {status}");
     Ok(())

@@ -13,6 +13,7 @@ mod fidelity;
 mod first_patch;
 mod gallery;
 mod kernel;
+mod perfetto;
 mod pool;
 mod python;
 mod same_bytes;
@@ -123,6 +124,11 @@ enum Command {
     /// Needs python3 with venv, and a network. `cargo xtask test` needs none, and skips these tests without the environment,
     /// without Chromium, or without its driver (Debian: chromium, chromium-driver).
     Browser,
+    /// Make the environment that the queries of traces run in: xtask/perfetto/requirements.txt, under target/perfetto
+    ///
+    /// Needs python3 with venv, and a network. `cargo xtask test` needs none, and skips these tests without the environment.
+    /// Perfetto's trace processor is downloaded where that is possible; else SQLite answers on tables of the same names.
+    Perfetto,
     /// Fetch a Debian cloud kernel into the cache, without root, for tests and `--kernel VERSION`
     ///
     /// The cache is $PAGELAB_CACHE, else $XDG_CACHE_HOME/pagelab, else ~/.cache/pagelab; the kernel arrives there whole
@@ -157,6 +163,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Tidy(options) if options.circles => tidy::list_circles(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Tidy(_) => Ok(code(tidy::run(&workspace()?)?)),
         Command::Browser => browser::make(&workspace()?).map(|()| ExitCode::SUCCESS),
+        Command::Perfetto => perfetto::make(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Python => python::make(&workspace()?).map(|()| ExitCode::SUCCESS),
         Command::Kernel(options) => kernel::run(&options).map(|()| ExitCode::SUCCESS),
     }

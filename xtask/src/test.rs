@@ -16,7 +16,7 @@ use linux::{
 };
 
 use crate::{
-    browser, code, first_patch, python,
+    browser, code, first_patch, perfetto, python,
     suite::{self, Tally, VM_PREFIX},
     tidy,
 };
@@ -41,7 +41,7 @@ struct Stage {
 pub(crate) fn run(workspace: &Metadata, filter: Option<&str>) -> Result<ExitCode> {
     let skips_file = tempfile::NamedTempFile::new().context("a temporary file for skips")?;
     let mut tally = Tally::default();
-    let (mut python_passed, mut browser_passed) = (0, 0);
+    let (mut python_passed, mut browser_passed, mut perfetto_passed) = (0, 0, 0);
     let mut programs = Vec::new();
     let mut other_profile = None;
     let mut stages = vec![
@@ -72,9 +72,10 @@ pub(crate) fn run(workspace: &Metadata, filter: Option<&str>) -> Result<ExitCode
         }),
         stage("python", || python::run(workspace, filter, (SKIPS_VARIABLE, skips_file.path()), &mut python_passed)),
         stage("browser", || browser::run(workspace, skips_file.path(), &mut browser_passed)),
+        stage("perfetto", || perfetto::run(workspace, skips_file.path(), &mut perfetto_passed)),
         stage("doc tests", || cargo(workspace, &["test", "--release", "--workspace", "--doc"])),
     ];
-    tally.passed += python_passed + browser_passed;
+    tally.passed += python_passed + browser_passed + perfetto_passed;
     let text = fs::read_to_string(skips_file.path()).context("the file of skips")?;
     let skips = parse_skips(&text);
     if vm_can_run() {
