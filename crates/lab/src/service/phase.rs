@@ -2,7 +2,7 @@
 
 use units::{Bytes, Picos};
 use workloads::service::{
-    Access, Action, Advising, Child, Exec, Freed, Phase, PieceClass, Pinning, Requests, Share, Until,
+    Access, Action, Advising, Child, Exec, Freed, Phase, PieceClass, Pinning, Rate, Requests, Share, Until,
 };
 
 use super::{
