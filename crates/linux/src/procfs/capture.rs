@@ -52,6 +52,14 @@ impl Capture {
         Self::from_layout(&if root { Layout::root(dir) } else { Layout::flat(dir) })
     }
 
+    /// The files that a directory has, however few, in the form of [`Self::from_dir`].
+    pub fn gathered(dir: &Path) -> Self {
+        let root = dir.join("proc").is_dir();
+        let mut capture = Self::default();
+        capture.gather(&if root { Layout::root(dir) } else { Layout::flat(dir) });
+        capture
+    }
+
     /// The text at `key`.
     pub fn text(&self, key: &str) -> Result<&str, ProcError> {
         self.texts.get(key).map(String::as_str).ok_or_else(|| ProcError::Missing { file: key.to_owned() })
@@ -74,31 +82,38 @@ impl Capture {
             let text = read(&path).map_err(|source| ProcError::Read { path, source })?;
             capture.texts.insert(name.to_owned(), text);
         }
-        for name in OPTIONAL {
-            capture.add(name.to_owned(), &layout.proc.join(name));
+        capture.gather(layout);
+        Ok(capture)
+    }
+
+    /// Adds every file that is there and not yet read.
+    fn gather(&mut self, layout: &Layout) {
+        for name in REQUIRED.into_iter().chain(OPTIONAL) {
+            self.add(name.to_owned(), &layout.proc.join(name));
         }
         let vm = layout.proc.join("sys/vm");
         for name in names(&vm).filter(|name| !ACTIONS.contains(&name.as_str())) {
-            capture.add(format!("sys/vm/{name}"), &vm.join(name));
+            self.add(format!("sys/vm/{name}"), &vm.join(name));
         }
         for name in HUGEPAGE {
-            capture.add(format!("transparent_hugepage/{name}"), &layout.hugepage.join(name));
+            self.add(format!("transparent_hugepage/{name}"), &layout.hugepage.join(name));
         }
         for node in names(&layout.node).filter(|name| is_numbered(name, "node")) {
             for name in NODE {
-                capture.add(format!("node/{node}/{name}"), &layout.node.join(&node).join(name));
+                self.add(format!("node/{node}/{name}"), &layout.node.join(&node).join(name));
             }
         }
         for cpu in names(&layout.cpu).filter(|name| is_numbered(name, "cpu")) {
             let path = layout.cpu.join(&cpu).join(layout.topology).join("thread_siblings_list");
-            capture.add(format!("cpu/{cpu}/thread_siblings_list"), &path);
+            self.add(format!("cpu/{cpu}/thread_siblings_list"), &path);
         }
-        Ok(capture)
     }
 
     /// Adds a file, unless it cannot be read: kernels and their configurations differ in which they have.
     fn add(&mut self, key: String, path: &Path) {
-        if let Ok(text) = read(path) {
+        if !self.texts.contains_key(&key)
+            && let Ok(text) = read(path)
+        {
             self.texts.insert(key, text);
         }
     }

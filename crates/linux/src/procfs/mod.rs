@@ -7,16 +7,21 @@
 //! | /proc/buddyinfo, /proc/pagetypeinfo          | [`buddyinfo`], [`pagetypeinfo`] |
 //! | node and CPU lists, distances, "\[choices\]" | [`list`]           |
 //! | /proc/version                                | [`version`]        |
+//! | the memory in an OOM report                   | [`oom`]            |
+//! | pasted texts, and several files in a text    | [`paste`], `divide.rs` |
 //!
 //! Every parser is a function from text to data. Text that is malformed or cut off is an error with its line; a name
 //! that we do not know is none, because each kernel adds some.
 
 pub mod buddyinfo;
 mod capture;
+mod divide;
 mod lines;
 pub mod list;
 pub mod meminfo;
+pub mod oom;
 pub mod pagetypeinfo;
+pub mod paste;
 mod snapshot;
 pub mod version;
 pub mod vmstat;

@@ -19,7 +19,7 @@ pub struct Snapshot {
     /// Settings by the kernel's names: `vm.min_free_kbytes`, words separated by one space, and
     /// `transparent_hugepage/enabled`, the chosen word.
     pub settings: BTreeMap<String, String>,
-    /// /proc/meminfo: KiB, or counts of huge pages.
+    /// /proc/meminfo: KiB, or counts of huge pages; empty when not captured.
     pub meminfo: BTreeMap<String, u64>,
     /// Each CPU's hardware threads of the same core, itself included; empty when not captured.
     pub thread_siblings: BTreeMap<CpuId, Vec<CpuId>>,
@@ -45,7 +45,7 @@ impl Snapshot {
             nodes: nodes(capture, &zones)?,
             zones,
             settings: settings(capture)?,
-            meminfo: meminfo::parse(capture.text("meminfo")?)?,
+            meminfo: capture.text("meminfo").map_or(Ok(BTreeMap::new()), meminfo::parse)?,
             thread_siblings: thread_siblings(capture)?,
         })
     }

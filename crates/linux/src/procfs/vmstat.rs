@@ -8,6 +8,10 @@ use super::{ProcError, lines::Cursor};
 pub fn parse(text: &str) -> Result<BTreeMap<String, u64>, ProcError> {
     let mut counters = BTreeMap::new();
     for line in Cursor::new("vmstat", text)? {
+        // 4.17 to 4.19 have a counter whose name is empty (NR_INDIRECTLY_RECLAIMABLE_BYTES, mm/vmstat.c, v4.19).
+        if line.text.trim().parse::<u64>().is_ok() {
+            continue;
+        }
         let (name, value) = line.text.split_once(' ').ok_or_else(|| line.wrong("a name and a number"))?;
         if counters.insert(name.to_owned(), line.number(value, name)?).is_some() {
             return Err(line.wrong_at("a new name", name));

@@ -167,7 +167,10 @@ impl Draft {
 
     /// "pages free N", "min N", or a statistic.
     fn size(&mut self, line: Line<'_>, text: &str) -> Result<(), ProcError> {
-        let (name, value) = text.rsplit_once(' ').ok_or_else(|| line.wrong("a name and a number"))?;
+        let Some((name, value)) = text.rsplit_once(' ') else {
+            // 4.17 to 4.19 print a statistic whose name is empty (NR_INDIRECTLY_RECLAIMABLE_BYTES, mm/vmstat.c, v4.19).
+            return if text.parse::<u64>().is_ok() { Ok(()) } else { Err(line.wrong("a name and a number")) };
+        };
         let name = name.trim_end();
         let known =
             if name == "pages free" { Some(FREE) } else { SIZES.into_iter().chain([CMA]).find(|known| *known == name) };
