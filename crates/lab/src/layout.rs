@@ -81,7 +81,7 @@ fn keep_for_boot(nodes: &mut [Vec<ZoneFacts>], beyond_4g: bool) {
             zone.managed = Frames(zone.managed.0.saturating_sub(frames));
         }
     };
-    let last = nodes.len() - 1;
+    let last = nodes.iter().rposition(|zones| !zones.is_empty()).unwrap_or(0);
     for (at, zones) in nodes.iter_mut().enumerate() {
         let present: u64 = zones.iter().map(|zone| zone.present.0).sum();
         let kernel = if at == last { BOOT_KERNEL } else { 0 };

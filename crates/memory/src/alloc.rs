@@ -10,6 +10,7 @@ use rules::{
     gfp::{AllocRequest, Mark, Mobility, Urgency},
     mempolicy::NodeMask,
     variant::{ListEnd, Variant},
+    zone::ZoneKind,
 };
 use units::{NodeId, Order, Pfn};
 
@@ -328,6 +329,12 @@ pub fn listed<'a>(
 ) -> Cow<'a, [ZoneIndex]> {
     let all = nodes[request.node].zonelist.zones(request.highest, request.this_node_only);
     if request.allowed == NodeMask::ALL {
+        return Cow::Borrowed(all);
+    }
+    // A policy for nodes that have movable memory alone is none for requests that such memory cannot serve: page tables of a
+    // task that is bound to a node of CXL memory come from other nodes (`apply_policy_zone`, mm/mempolicy.c, v6.6).
+    let is_of_policy = |zone: &ZoneState| zone.kind.holds_user() && request.allowed.has(zone.node);
+    if request.highest < ZoneKind::Movable && !zones.iter().any(is_of_policy) {
         return Cow::Borrowed(all);
     }
     let is_allowed = |zone: &&ZoneIndex| request.allowed.has(zones[**zone].node);

@@ -17,6 +17,7 @@ mod files;
 mod first_patch;
 mod footprint;
 mod fork;
+mod inputs;
 mod leftovers;
 mod llfree_frag;
 mod locality;

@@ -189,7 +189,9 @@ fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, UsageError> {
         return Err(table.error("id", format!("nodes are numbered from 0 in order: expected {id}, found {found}")));
     }
     let memory: Bytes = table.required("memory")?;
-    if memory < NODE_MEMORY_MIN {
+    let cpus = cpulist::parse(&table.required::<String>("cpus")?).map_err(|message| table.error("cpus", message))?;
+    // Boards with two modules have nodes of CPUs alone; the kernel keeps these.
+    if memory < NODE_MEMORY_MIN && (memory > Bytes(0) || cpus.is_empty()) {
         let message = format!("expected at least {NODE_MEMORY_MIN} (the kernel ignores smaller nodes), found {memory}");
         return Err(table.error("memory", message));
     }
@@ -199,7 +201,6 @@ fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, UsageError> {
     if memory > NODE_MEMORY_MAX {
         return Err(table.error("memory", format!("expected at most {NODE_MEMORY_MAX}, found {memory}")));
     }
-    let cpus = cpulist::parse(&table.required::<String>("cpus")?).map_err(|message| table.error("cpus", message))?;
     let bandwidth: Option<BytesPerSecond> = table.optional("bandwidth")?;
     if let Some(found) = bandwidth.filter(|bandwidth| *bandwidth < BANDWIDTH_MIN) {
         return Err(table.error("bandwidth", format!("expected at least {BANDWIDTH_MIN}, found {found}")));
