@@ -8,6 +8,7 @@ mod fork;
 mod format;
 mod groups;
 mod list;
+mod machine;
 mod map;
 mod pack;
 mod page;
@@ -38,6 +39,7 @@ pub(crate) use self::{
     fork::Fork,
     format::{AsColumns, FormatArg, ProgressArg, ShowFormatArg},
     list::{List, Listed},
+    machine::{Import, Machine},
     map::Map,
     pack::Pack,
     page::{Report, of_run},
@@ -392,33 +394,6 @@ impl Calibrate {
         let of = |kernel: &String| Wanted { kernel: kernel.clone(), machine: self.machine.clone(), accelerator };
         self.kernel.as_ref().map(of)
     }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Machine {
-    /// Write the machine file of this machine, or of a copy of its /proc and /sys files
-    #[command(after_help = "\
-Examples:
-  pagelab machine import -o machines/here.toml
-  pagelab machine import --from copy/ --name laptop -o machines/laptop.toml")]
-    Import {
-        /// A directory with copies of /proc and /sys files (zoneinfo, meminfo, version, sys/vm/*, node/*/*), or a root
-        /// with proc/ and sys/ in it [default: this machine]
-        #[arg(long, value_name = "DIR")]
-        from: Option<PathBuf>,
-        /// What to call the machine
-        #[arg(long, default_value = "here")]
-        name: String,
-        /// Where to write it [default: stdout]
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
-    /// Print the file of a machine, to start one's own from
-    #[command(after_help = "Example:\n  pagelab machine show two-node-2g > my-machine.toml")]
-    Show {
-        /// Name or path of a machine (`pagelab list machines`)
-        machine: String,
-    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -107,7 +107,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Export(args) => export(&args),
         Command::Trust(args) => print(&lab::trust::of(&args.experiment)?.text()),
         Command::Calibrate(args) => calibrate(&args),
-        Command::Machine(Machine::Import { from, name, output }) => import(from.as_deref(), &name, output.as_deref()),
+        Command::Machine(Machine::Import(wanted)) => import(&wanted),
         Command::Machine(Machine::Show { machine }) => print(&lab::machine::file(&machine)?),
         Command::State(State::Make(args)) => make_state(&args),
         Command::State(State::Show { file }) => print(&lab::state::text(&file)?),
@@ -393,15 +393,19 @@ fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-fn import(from: Option<&Path>, name: &str, output: Option<&Path>) -> anyhow::Result<ExitCode> {
-    if from.is_none() {
+fn import(wanted: &args::Import) -> anyhow::Result<ExitCode> {
+    if wanted.from.is_none() {
         put_back()?;
     }
-    let text = lab::import::machine_file(from, name)?;
-    match output {
-        None => print(&text),
+    let imported = lab::import::machine_file(wanted.from.as_deref(), &wanted.name, wanted.kernel.as_deref())?;
+    let mut stderr = io::stderr();
+    for note in &imported.notes {
+        writeln!(stderr, "pagelab: {note}")?;
+    }
+    match &wanted.output {
+        None => print(&imported.text),
         Some(path) => {
-            report::write_whole(path, text.as_bytes()).map_err(UsageError::from)?;
+            report::write_whole(path, imported.text.as_bytes()).map_err(UsageError::from)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,4 +1,14 @@
-//! A machine from what a running kernel says about itself.
+//! A machine from what a kernel says about itself: the one that runs, or another whose files or reports there are.
+//!
+//! | file | has |
+//! |---|---|
+//! | `collect.rs` | the texts in a folder, a sosreport, a paste, a log |
+//! | `refuse.rs` | machines that are not modelled, and files that are missing |
+//! | `report.rs` | the machine of an OOM report |
+
+mod collect;
+mod refuse;
+mod report;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +21,7 @@ use linux::{
 };
 use units::{CpuId, Frames, NodeId};
 
+use self::{collect::Collected, report::Reported};
 use crate::{
     machine::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts},
     source::Source,
@@ -31,15 +42,65 @@ const KEPT: [&str; 6] = [
 /// changed it, as a guest with another kernel would lack it.
 const KEPT_IF_SET: [&str; 2] = ["vm.percpu_pagelist_fraction", "vm.percpu_pagelist_high_fraction"];
 
-/// The machine file of this machine, or of the copy of /proc and /sys files in `from`.
-pub fn machine_file(from: Option<&Path>, name: &str) -> Result<String, UsageError> {
-    let capture = from.map_or_else(Capture::live, Capture::from_dir);
-    let snapshot = capture.and_then(|capture| Snapshot::parse(&capture));
-    let place = from.map_or_else(String::new, |from| format!("{}: ", from.display()));
-    let snapshot = snapshot.map_err(|error| UsageError::new(format!("{place}{error}")))?;
-    let text = import(&snapshot, name).to_toml();
-    check(&snapshot, &text).map_err(|problem| UsageError::new(format!("{place}{problem}")))?;
-    Ok(text)
+/// A machine file, and what is to be known of it.
+#[derive(Debug)]
+pub struct Imported {
+    /// The text of the file.
+    pub text: String,
+    /// Facts that were assumed, because no file says them: a line each.
+    pub notes: Vec<String>,
+}
+
+/// The machine file of this machine, or of what is at `from`: a copy of /proc and /sys files, a sosreport, a pasted text, an OOM
+/// report; `-` is stdin. A release that no file has may be given.
+///
+/// # Errors
+/// One message: all files that are missing, a line that is not what the kernel writes, or a machine that is not modelled.
+pub fn machine_file(from: Option<&Path>, name: &str, kernel: Option<&str>) -> Result<Imported, UsageError> {
+    let Some(from) = from else {
+        let snapshot = Capture::live().and_then(|capture| Snapshot::parse(&capture));
+        let snapshot = snapshot.map_err(|error| UsageError::new(error.to_string()))?;
+        return finish(&snapshot, name).map_err(UsageError::new);
+    };
+    match collect::collect(from)? {
+        Collected::Files(mut capture) => {
+            if let Some(release) = kernel {
+                capture.texts.insert("version".to_owned(), format!("Linux version {release}\n"));
+            }
+            let snapshot = snapshot(&capture);
+            snapshot.and_then(|snapshot| finish(&snapshot, name)).map_err(|problem| at(from, &problem))
+        }
+        Collected::Report(file, found) => {
+            let problem = |problem: String| UsageError::in_file(&file, problem);
+            let Reported { machine, notes } = report::machine(&found, name, kernel).map_err(problem)?;
+            let text = machine.to_toml() + "\n" + &report::beside(&found, &machine);
+            valid(&text).map_err(problem)?;
+            Ok(Imported { text, notes })
+        }
+    }
+}
+
+fn at(from: &Path, problem: &str) -> UsageError {
+    let name = if from == Path::new("-") { "stdin".to_owned() } else { from.display().to_string() };
+    UsageError::new(format!("{name}: {problem}"))
+}
+
+/// What the files of another machine say, if that machine is modelled.
+pub(crate) fn snapshot(capture: &Capture) -> Result<Snapshot, String> {
+    if let Some(problem) = refuse::files(capture).or_else(|| refuse::missing(capture)) {
+        return Err(problem);
+    }
+    let snapshot = Snapshot::parse(capture).map_err(|error| error.to_string())?;
+    match refuse::page_size(capture, &snapshot) {
+        Some(problem) => Err(problem),
+        None => Ok(snapshot),
+    }
+}
+
+fn finish(snapshot: &Snapshot, name: &str) -> Result<Imported, String> {
+    let text = import(snapshot, name).to_toml();
+    check(snapshot, &text)?;
+    Ok(Imported { text, notes: Vec::new() })
 }
 
 /// Each file of a copy may be well-formed and the whole be no machine: a CPU on two nodes, a row of distances cut short.
@@ -50,6 +111,10 @@ fn check(snapshot: &Snapshot, text: &str) -> Result<(), String> {
         let found = node.distances.len();
         return Err(format!("node/node{}/distance, line 1: expected {nodes} distances, found {found}", node.id));
     }
+    valid(text)
+}
+
+fn valid(text: &str) -> Result<(), String> {
     match Machine::from_source(&Source::from_text("imported", text), &setting::names()) {
         Ok(_) => Ok(()),
         // Its line is that of a file that is not written.

@@ -1,7 +1,7 @@
 //! Files as users have them (recordings/inputs, made up: each folder stands for a kind): each gives what is right for its kind,
 //! or the sentence that says why not.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use crate::support::room::Room;
 
@@ -11,6 +11,50 @@ fn input(name: &str) -> String {
 
 fn imported(name: &str) -> String {
     Room::new().run(&["machine", "import", "--from", &input(name)]).expect(0).stdout
+}
+
+/// The message without the path.
+fn refused(name: &str) -> String {
+    let answer = Room::new().run(&["machine", "import", "--from", &input(name)]).expect(2);
+    answer.stderr.replace(&input(name), "HERE")
+}
+
+#[test]
+fn inputs_with_something_around_them_are_the_plain_file() {
+    let plain = imported("zoneinfo-nameless-stat");
+    assert!(plain.contains("kernel = \"4.18.0-80.el8.x86_64\""), "{plain}");
+    assert_eq!(plain.matches("[[node]]").count(), 1, "{plain}");
+    assert_eq!(plain.matches("[[node.zone]]").count(), 2, "{plain}");
+    for name in ["paste-code", "paste-prompt", "paste-quoted", "paste-nonl", "sosreport-no-version"] {
+        assert_eq!(imported(name), plain, "{name}");
+    }
+}
+
+#[test]
+fn inputs_of_what_is_not_modelled_are_refused_in_a_sentence() {
+    let pages = refused("arm64-64k");
+    assert!(pages.contains("pages of 64 KiB are not modelled") && pages.contains("aarch64"), "{pages}");
+    assert!(pages.contains("16512000 kB") && pages.contains("258000"), "{pages}");
+    let highmem = refused("highmem32");
+    assert!(highmem.contains("zoneinfo, line 47: 32-bit kernels (zone HighMem) are not modelled"), "{highmem}");
+    let old = refused("pre39-no-managed");
+    assert!(old.contains("managed frames of each zone, found none: kernels before 3.9"), "{old}");
+    assert!([&pages, &highmem, &old].iter().all(|message| message.lines().count() == 1));
+}
+
+#[test]
+fn inputs_name_all_that_is_missing_at_once() {
+    let room = Room::new();
+    let nothing = room.run(&["machine", "import", "--from", &input("lkp")]).expect(2).stderr;
+    assert!(nothing.contains("missing: zoneinfo") && nothing.contains("; the release"), "{nothing}");
+    let zoneinfo = fs::read_to_string(input("zoneinfo-nameless-stat/zoneinfo")).expect("an input");
+    let bare = room.give("bare.txt", &zoneinfo);
+    let release = room.run(&["machine", "import", "--from", &bare]).expect(2).stderr;
+    assert!(release.contains("missing: the release") && release.contains("--kernel"), "{release}");
+    room.run(&["machine", "import", "--from", &bare, "--kernel", "4.18.0"]).expect(0);
+    let cut = room.give("cut.txt", zoneinfo.replace("managed  3977", "managed  39x7"));
+    let damaged = room.run(&["machine", "import", "--from", &cut, "--kernel", "4.18.0"]).expect(2).stderr;
+    assert!(damaged.contains("cut.txt: zoneinfo, line 12: expected managed, a number, found \"39x7\""), "{damaged}");
 }
 
 #[test]
@@ -55,5 +99,23 @@ fn inputs_may_be_nodes_of_movable_memory_alone() {
         "--set",
     ];
     let more = ["page=base", "--set", "size=2MiB", "--set", "policy=bind:1", "--quiet", "-o", "R"];
+    room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0);
+}
+
+#[test]
+fn inputs_may_be_an_oom_report_or_a_folder_with_one() {
+    let text = imported("oom-report");
+    assert_eq!(text, imported("oom-report/dmesg.txt"));
+    assert_eq!(text.matches("[[node.zone]]").count(), 3, "{text}");
+    for line in ["managed = 3840", "managed = 503808", "managed = 507904"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(text.contains("# node 0 Normal: 34544 43180 51816; computed "), "{text}");
+    assert!(text.contains("; free 0 0 0 0 0 0 0 0 1 1 3\n"), "{text}");
+    let room = Room::new();
+    let machine = room.give("killed.toml", &text);
+    let line =
+        ["run", "fault-storm", "--target", "sim", "--machine", &machine, "--variant", "v6.1", "--set", "tasks=1"];
+    let more = ["--set", "page=base", "--set", "size=2MiB", "--quiet", "-o", "R"];
     room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0);
 }
