@@ -8,6 +8,8 @@
 //! | `logs.rs` | the logs of each benchmark, both ways |
 //! | `sysstate.rs` | counters and times around a test, both ways |
 //! | `json.rs` | what `compare-mmtests.pl --json-export` writes |
+//! | `found.rs` | numbers from elsewhere, before they have a place |
+//! | `foreign.rs` | tables in mails, the JSON and mails of the kernel robot (LKP), will-it-scale's CSV |
 //! | `kind.rs` | the benchmarks, and the tests that have them |
 //! | `beside.rs` | what an export keeps beside mmtests' files |
 //! | `like.rs` | rows that numbers from elsewhere stand in |
@@ -16,6 +18,8 @@
 //! benchmark are in its logs alone.
 
 mod beside;
+mod foreign;
+mod found;
 mod json;
 mod kind;
 mod like;

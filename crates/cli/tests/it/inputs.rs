@@ -119,3 +119,56 @@ fn inputs_may_be_an_oom_report_or_a_folder_with_one() {
     let more = ["--set", "page=base", "--set", "size=2MiB", "--quiet", "-o", "R"];
     room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0);
 }
+
+#[test]
+fn inputs_of_vmstat_say_which_is_older_and_have_no_negative_counts() {
+    let room = Room::new();
+    let message = room.run(&["show", &input("vmstat-reboot")]).expect(2).stderr;
+    assert!(
+        message.contains("it is older than") && message.contains("pgfault (91000 before, 1000 after)"),
+        "{message}"
+    );
+    // The files the other way round are a pair: gauges are left out, whatever they are called.
+    let before = "pgfault 10\nworkingset_nodes 500\nnr_tlb_remote_flush 5\nnr_free_pages 9\n";
+    let after = "pgfault 9010\nworkingset_nodes 3\nnr_tlb_remote_flush 1005\nnr_free_pages 1\n";
+    let first = room.give("pair/before", before);
+    room.give("pair/after", after);
+    let shown = room.run(&["show", first.trim_end_matches("/before")]).expect(0).stdout;
+    assert!(shown.contains("nr_tlb_remote_flush") && shown.contains("pgfault"), "{shown}");
+    assert!(!shown.contains("workingset_nodes") && !shown.contains("nr_free_pages"), "{shown}");
+    assert!(!shown.lines().any(|line| line.split_whitespace().any(|word| word.starts_with("-1"))), "{shown}");
+}
+
+#[test]
+fn inputs_of_the_kernel_robot_are_columns_and_rows() {
+    let room = Room::new();
+    let matrix = room.run(&["show", &input("lkp/matrix.json")]).expect(0).stdout;
+    assert!(matrix.contains("will-it-scale.per_process_ops") && matrix.contains("proc-vmstat.pgfault"), "{matrix}");
+    let json = room.run(&["show", &input("lkp/will-it-scale.json")]).expect(0).stdout;
+    assert!(json.contains("will-it-scale.time.system_time"), "{json}");
+    let mail = room.run(&["show", &input("lkp/mail.txt")]).expect(0).stdout;
+    assert!(mail.contains("aaaaaaaaaaaa") && mail.contains("bbbbbbbbbbbb"), "{mail}");
+    assert!(mail.contains("mpstat.cpu.all.sys%"), "{mail}");
+    room.run(&["compare", &input("lkp/matrix.json"), &input("lkp/matrix.json")]).expect(0);
+}
+
+#[test]
+fn inputs_of_other_tools_are_tables_or_a_sentence() {
+    let room = Room::new();
+    let table = "\
+> thpscale Fault Latencies
+>                                    5.8.0              5.9.0
+>                                  vanilla            patched
+> Amean     fault-base-1      0.00 (   0.00%)      0.00 (   0.00%)
+> Amean     fault-huge-1   1500.50 (   0.00%)   1360.50 *   9.33%*
+";
+    let shown = room.run(&["show", &room.give("mail.txt", table)]).expect(0).stdout;
+    assert!(shown.contains("5.8.0-vanilla") && shown.contains("5.9.0-patched"), "{shown}");
+    assert!(shown.contains("fault-huge-1"), "{shown}");
+    let csv = "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n1,500,75,4,75,5\n2,900,50,6,5,1\n";
+    let shown = room.run(&["show", &room.give("page_fault1.csv", csv)]).expect(0).stdout;
+    assert!(shown.contains("tasks=2") || shown.contains("900"), "{shown}");
+    let kdevops = room.give("kdevops.txt", "linus-xfs-4k vs dev-xfs-4k\nfio randread IOPS up 3\n");
+    let refused = room.run(&["show", &kdevops]).expect(2).stderr;
+    assert!(refused.contains("its form is not known") && refused.lines().count() == 1, "{refused}");
+}

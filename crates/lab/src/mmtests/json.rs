@@ -6,9 +6,9 @@ use report::{Metric, brief};
 use serde::Deserialize;
 
 use super::{
+    found::Found,
     kind::{Kind, TESTS, known_tests},
     logs::{Numbers, of_2013, read_packed},
-    read::Found,
     sysstate::Around,
 };
 use crate::{

@@ -9,6 +9,8 @@ use report::{Cell, Contents, Key, Layout, Measured, Metric, Record, Run, SCHEMA,
 
 use super::{
     beside::{BESIDE, BESIDE_VERSION, Beside},
+    foreign,
+    found::Found,
     json,
     kind::{Kind, known_tests, place},
     like::{Like, Wanted},
@@ -21,19 +23,6 @@ use crate::{plan::Identity, presentation::Presentation, run::IDENTITY_FILE, usag
 pub(crate) const ELSEWHERE: &str = "elsewhere";
 /// Counters of a real machine move for many reasons: those that moved less often are not shown.
 const COUNTER_THRESHOLD: u64 = 20;
-
-/// One test in one iteration of a run.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// The run, which is mmtests' word for a kernel.
-    pub(super) run: String,
-    pub(super) test: String,
-    /// Whether it is a pair of captures of /proc/vmstat.
-    pub(super) is_pair: bool,
-    /// None where its logs are not understood.
-    pub(super) numbers: Option<Vec<Numbers>>,
-    pub(super) around: Around,
-}
 
 /// Is the path a result of ours, or the export of a result?
 pub(crate) fn is_ours(path: &Path) -> bool {
@@ -146,7 +135,10 @@ impl Beside {
 /// The runs in a path, but for those that are known.
 fn find(path: &Path, known: &BTreeSet<String>) -> Result<Vec<Found>, UsageError> {
     if path.is_file() {
-        return json::read(path);
+        return match foreign::read(path)? {
+            Some(found) => Ok(found),
+            None => json::read(path),
+        };
     }
     let place = path.display();
     if !path.is_dir() {
@@ -281,7 +273,8 @@ fn read_pair(folder: &Path, run: &str, (before, after): &(String, String)) -> Re
         let text = String::from_utf8(bytes).map_err(|_| UsageError::in_file(file.display(), "not a text"))?;
         sysstate::vmstat(&file, &text)
     };
-    let counters = sysstate::moved(&capture(before)?, &capture(after)?);
+    let (earlier, later) = (capture(before)?, capture(after)?);
+    let counters = sysstate::moved_on((&folder.join(before), &earlier), (&folder.join(after), &later))?;
     let around = Around { counters, duration: None };
     Ok(Found { run: run.to_owned(), test: "vmstat".to_owned(), is_pair: true, numbers: Some(Vec::new()), around })
 }

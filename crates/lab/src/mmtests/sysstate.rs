@@ -6,8 +6,24 @@ use report::{Duration, brief};
 
 use crate::usage::UsageError;
 
-/// Names of /proc/vmstat that begin like gauges and count all the same.
-const COUNT: [&str; 4] = ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written"];
+/// Names of /proc/vmstat that begin like gauges and count all the same (`vmstat_text`, mm/vmstat.c, v6.6).
+const COUNT: [&str; 11] = [
+    "nr_vmscan_write",
+    "nr_vmscan_immediate_reclaim",
+    "nr_dirtied",
+    "nr_written",
+    "nr_throttled_written",
+    "nr_foll_pin_acquired",
+    "nr_foll_pin_released",
+    "nr_tlb_remote_flush",
+    "nr_tlb_remote_flush_received",
+    "nr_tlb_local_flush_all",
+    "nr_tlb_local_flush_one",
+];
+/// Gauges that are called like counters: nodes of shadow entries that are there (4.20 and later).
+const GAUGES: [&str; 1] = ["workingset_nodes"];
+/// Counters that only rise while a kernel runs.
+const RISING: [&str; 4] = ["pgfault", "pgfree", "pgpgin", "pgactivate"];
 
 /// Counters and times that moved while a test ran.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,7 +43,9 @@ pub(super) fn wrong(file: &Path, line: usize, expected: &str, found: &str) -> Us
 
 /// One capture of /proc/vmstat.
 pub(super) fn vmstat(file: &Path, text: &str) -> Result<BTreeMap<String, i64>, UsageError> {
-    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    // 4.17 to 4.19 have a counter without a name.
+    let has_name = |line: &str| !line.trim().is_empty() && line.trim().parse::<u64>().is_err();
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| has_name(line));
     let values = lines.map(|(at, line)| counter(file, at, line)).collect::<Result<BTreeMap<_, _>, _>>()?;
     if values.is_empty() {
         return Err(UsageError::in_file(file.display(), "expected lines of /proc/vmstat, found none"));
@@ -44,11 +62,44 @@ fn counter(file: &Path, at: usize, line: &str) -> Result<(String, i64), UsageErr
         .ok_or_else(|| wrong(file, at, "a counter and its value, as in /proc/vmstat", line))
 }
 
+fn is_count(name: &str) -> bool {
+    if name.starts_with("nr_") { COUNT.contains(&name) } else { !GAUGES.contains(&name) }
+}
+
 /// How far counters moved; gauges are left out.
 pub(super) fn moved(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
-    let is_count = |name: &str| !name.starts_with("nr_") || COUNT.contains(&name);
     let of = |(name, value): (&String, &i64)| (name.clone(), value - before.get(name).unwrap_or(&0));
     after.iter().filter(|(name, _)| is_count(name)).map(of).collect()
+}
+
+/// How far counters moved between two captures of one kernel, where the second is the later one.
+///
+/// # Errors
+/// Several counters fell, or one that cannot: the machine was booted between them, or the captures are swapped.
+pub(super) fn moved_on(
+    before: (&Path, &BTreeMap<String, i64>),
+    after: (&Path, &BTreeMap<String, i64>),
+) -> Result<BTreeMap<String, i64>, UsageError> {
+    let mut moved = moved(before.1, after.1);
+    let fallen: Vec<&String> = moved.iter().filter(|(_, moved)| **moved < 0).map(|(name, _)| name).collect();
+    let first = fallen.iter().find(|name| RISING.contains(&name.as_str())).or(fallen.get(1));
+    if let Some(name) = first {
+        let value = |capture: &BTreeMap<String, i64>| capture.get(*name).copied().unwrap_or(0);
+        return Err(UsageError::in_file(
+            after.0.display(),
+            format!(
+                "it is older than {}, or the machine was booted between them: {} counters are lower in it, such as {name} ({} \
+                 before, {} after); expected two captures of one boot, the earlier one first",
+                before.0.display(),
+                fallen.len(),
+                value(before.1),
+                value(after.1)
+            ),
+        ));
+    }
+    // A single one that fell is a gauge of a kernel that is not known.
+    moved.retain(|_, moved| *moved >= 0);
+    Ok(moved)
 }
 
 /// Reads counters and times of a test from `tests-sysstate`.
