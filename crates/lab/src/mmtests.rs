@@ -8,6 +8,7 @@
 //! | `logs.rs` | the logs of each benchmark, both ways |
 //! | `sysstate.rs` | counters and times around a test, both ways |
 //! | `json.rs` | what `compare-mmtests.pl --json-export` writes |
+//! | `captures.rs` | two captures of /proc/vmstat, as `pagelab compare` takes them |
 //! | `found.rs` | numbers from elsewhere, before they have a place |
 //! | `foreign.rs` | tables in mails, the JSON and mails of the kernel robot (LKP), will-it-scale's CSV |
 //! | `kind.rs` | the benchmarks, and the tests that have them |
@@ -18,6 +19,7 @@
 //! benchmark are in its logs alone.
 
 mod beside;
+pub(crate) mod captures;
 mod foreign;
 mod found;
 mod json;

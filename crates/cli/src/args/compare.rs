@@ -38,7 +38,8 @@ In csv change_pct is the change of old and new, and geometric_pct with its bound
 Exit status: 0 compared, 2 wrong input or nothing in common, 3 a change that --fail-on names.")]
 pub(crate) struct Compare {
     /// Result directories, or numbers measured elsewhere: runs of mmtests, its JSON, directories with captures of /proc/vmstat
-    /// before and after (docs/mmtests.md). The first is what the others are compared with
+    /// before and after, tables of mails, LKP's JSON, will-it-scale's CSV (docs/mmtests.md). The first is what the others are
+    /// compared with. Of two captures of /proc/vmstat, how far each counter moved between them
     #[arg(required = true, value_hint = ValueHint::DirPath)]
     results: Vec<PathBuf>,
     /// Only what was run with seeds 1 to N, or with those from A to B

@@ -132,7 +132,10 @@ fn inputs_of_vmstat_say_which_is_older_and_have_no_negative_counts() {
     let before = "pgfault 10\nworkingset_nodes 500\nnr_tlb_remote_flush 5\nnr_free_pages 9\n";
     let after = "pgfault 9010\nworkingset_nodes 3\nnr_tlb_remote_flush 1005\nnr_free_pages 1\n";
     let first = room.give("pair/before", before);
-    room.give("pair/after", after);
+    let second = room.give("pair/after", after);
+    let moved = room.run(&["compare", &first, &second]).expect(0).stdout;
+    assert!(moved.contains("pgfault") && moved.contains(" 9000\n") && !moved.contains("workingset_nodes"), "{moved}");
+    room.run(&["compare", &second, &first]).expect(2);
     let shown = room.run(&["show", first.trim_end_matches("/before")]).expect(0).stdout;
     assert!(shown.contains("nr_tlb_remote_flush") && shown.contains("pgfault"), "{shown}");
     assert!(!shown.contains("workingset_nodes") && !shown.contains("nr_free_pages"), "{shown}");

@@ -87,6 +87,9 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
         .iter()
         .map(|text| text.parse::<FailOn>().map_err(|error| UsageError::of_key("--fail-on", error)));
     let conditions = conditions.collect::<Result<Vec<FailOn>, UsageError>>()?;
+    if let Some(text) = mmtests::captures::compare(&wanted.results)? {
+        return Ok(Compared { text, failed: Vec::new() });
+    }
     let like = rows_of(&wanted.results)?;
     let mut shown = Vec::new();
     for directory in &wanted.results {
