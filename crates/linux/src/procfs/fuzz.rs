@@ -88,3 +88,57 @@ fn zoneinfo_cut_anywhere_is_refused() {
         assert!(error.starts_with("zoneinfo, line "), "{error}");
     }
 }
+
+/// A text as people paste it: quoted, indented, wrapped, cut, between fences, below a prompt, in a log.
+fn pasted(text: &str, random: &mut Xorshift) -> String {
+    let mut text = text.to_owned();
+    for _ in 0..=random.below(3) {
+        let each = |change: &dyn Fn(&str) -> String| text.lines().map(change).collect::<Vec<_>>().join("\n");
+        text = match random.below(8) {
+            0 => each(&|line| format!("> {line}")),
+            1 => each(&|line| format!("\t    {line}")),
+            2 => format!("```\n{text}\n```\nThanks!"),
+            3 => format!("[root@host ~]# cat /proc/zoneinfo\n{text}[root@host ~]#"),
+            4 => each(&|line| format!("Nov 01 10:00:00 host kernel: [  12.500000] {line}")),
+            5 => {
+                let width = 20 + random.below(60);
+                each(&|line| match line
+                    .char_indices()
+                    .filter(|(at, letter)| *at > width && *letter == ' ')
+                    .map(|(at, _)| at)
+                    .next()
+                {
+                    Some(at) => format!("{}\n{}", &line[..at], &line[at + 1..]),
+                    None => line.to_owned(),
+                })
+            }
+            6 => text.chars().take(random.below(text.chars().count())).collect(),
+            _ => damage(&text, random),
+        };
+    }
+    text
+}
+
+#[test]
+fn pastes_are_refused_or_read_but_never_a_panic() {
+    const REPORT: &str = "\
+CPU: 3 PID: 77 Comm: app Tainted: G        W          6.1.0-9-amd64 #1
+Node 0 DMA free:15360kB boost:0kB min:40kB low:52kB high:64kB present:15996kB managed:15360kB mlocked:0kB
+lowmem_reserve[]: 0 1900 3900
+Node 0 Normal free:36kB boost:4kB min:34544kB low:43180kB high:51816kB present:2097152kB managed:2031616kB
+Node 0 DMA: 0*4kB 0*8kB 1*1024kB (U) 1*2048kB (M) 3*4096kB (M) = 15360kB
+Node 0 Normal: 3*4kB (UME) 3*8kB = 36kB
+";
+    let mut random = Xorshift::new();
+    let capture = recording("6.1-2n-2g/booted");
+    let all = ["version", "meminfo", "buddyinfo", "pagetypeinfo", "zoneinfo"];
+    let all = all.into_iter().filter_map(|key| capture.text(key).ok()).collect::<Vec<_>>();
+    let (all, mut read) = (all.concat(), [0; 2]);
+    for _ in 0..1000 {
+        let found = Capture::pasted(&pasted(&all, &mut random));
+        read[0] += usize::from(found.text("zoneinfo").is_ok_and(|text| zoneinfo::parse(text).is_ok()));
+        refused(&found);
+        read[1] += usize::from(oom::parse(&pasted(REPORT, &mut random)).is_ok());
+    }
+    assert!(read.iter().all(|read| (100..1000).contains(read)), "{read:?} of 1000 each are read");
+}
