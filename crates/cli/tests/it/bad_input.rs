@@ -315,7 +315,7 @@ fn copies_of_proc() {
         ("zoneinfo", Some(torn), &[&torn_at]),
         ("zoneinfo", Some(one_node), &[": zoneinfo of node 1 is not in this capture"]),
         ("zoneinfo", Some(""), &[": zoneinfo, line 1: expected a line that ends, found nothing"]),
-        ("zoneinfo", None, &["/zoneinfo: No such file or directory"]),
+        ("zoneinfo", None, &[": missing: zoneinfo (or the Mem-Info of an OOM report)"]),
         ("meminfo", Some("MemTotal: lots kB\n"), &[": meminfo, line 1: expected MemTotal, a number, found \"lots\""]),
         ("version", Some("Minix 3\n"), &[": version, line 1: expected \"Linux version RELEASE\", found \"Minix 3\""]),
         ("node/node1/cpulist", Some("2-x\n"), &[": node/node1/cpulist, line 1: expected a CPU", "found \"x\""]),
@@ -335,7 +335,11 @@ fn copies_of_proc() {
         refuse(&room, &["machine", "import", "--from", &from, "-o", "machine.toml"], &[&[&*from], expected].concat());
     }
     let room = Room::new();
-    refuse(&room, &["machine", "import", "--from", "no-such-directory"], &["no-such-directory", "zoneinfo"]);
+    refuse(
+        &room,
+        &["machine", "import", "--from", "no-such-directory"],
+        &["no-such-directory: there is no file or folder"],
+    );
     let whole = whole.display().to_string();
     refuse(&room, &["machine", "import", "--from", &whole, "-o", "no/such/file.toml"], &["no/such"]);
 }

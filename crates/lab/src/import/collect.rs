@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use linux::procfs::{Capture, meminfo, oom, vmstat, zoneinfo};
+use linux::procfs::{Capture, buddyinfo, meminfo, oom, pagetypeinfo, vmstat, zoneinfo};
 
 use crate::usage::UsageError;
 
@@ -115,21 +115,13 @@ fn of_text(name: &str, text: &str) -> Result<Collected, UsageError> {
 fn cleaned(mut capture: Capture) -> Capture {
     let mut others = Vec::new();
     for (key, text) in &mut capture.texts {
-        let is_whole = match key.as_str() {
-            "zoneinfo" => zoneinfo::parse(text).is_ok(),
-            "meminfo" => meminfo::parse(text).is_ok(),
-            "vmstat" => vmstat::parse(text).is_ok(),
-            "buddyinfo" => linux::procfs::buddyinfo::parse(text).is_ok(),
-            "pagetypeinfo" => linux::procfs::pagetypeinfo::parse(text).is_ok(),
-            "version" => text.starts_with("Linux version "),
-            _ => continue,
-        };
-        if is_whole {
+        let Some((start, is_whole)) = form(key) else { continue };
+        if is_whole(text) {
             continue;
         }
         let mut pasted = Capture::pasted_as(text, Some(key));
-        // A text in which nothing is found stays as it is, for the message about it.
-        if let Some(found) = pasted.texts.remove(key) {
+        // A text in which nothing is found stays as it is, for the message about it; and so does a damaged copy without prose.
+        if let Some(found) = pasted.texts.remove(key).filter(|found| is_whole(found) || !text.starts_with(start)) {
             *text = found;
         }
         others.push(pasted);
@@ -138,6 +130,19 @@ fn cleaned(mut capture: Capture) -> Capture {
         capture.complete_with(other);
     }
     capture
+}
+
+/// The start of a file as the kernel writes it, and whether a text is such a file.
+fn form(key: &str) -> Option<(&'static str, fn(&str) -> bool)> {
+    Some(match key {
+        "zoneinfo" => ("Node ", |text| zoneinfo::parse(text).is_ok()),
+        "meminfo" => ("MemTotal:", |text| meminfo::parse(text).is_ok()),
+        "vmstat" => ("nr_free_pages ", |text| vmstat::parse(text).is_ok()),
+        "buddyinfo" => ("Node ", |text| buddyinfo::parse(text).is_ok()),
+        "pagetypeinfo" => ("Page block order:", |text| pagetypeinfo::parse(text).is_ok()),
+        "version" => ("Linux version ", |text| text.starts_with("Linux version ")),
+        _ => return None,
+    })
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

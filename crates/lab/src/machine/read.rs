@@ -73,6 +73,9 @@ pub(super) fn machine(source: &Source, known: &[&str]) -> Result<Machine, UsageE
         nodes.push(node(table, NodeId(id))?);
     }
     let memory: Bytes = nodes.iter().map(|node| node.memory).sum();
+    if memory == Bytes(0) {
+        return Err(tables[0].error("memory", too_small(memory)));
+    }
     if memory < MEMORY_MIN {
         let message =
             format!("expected at least {MEMORY_MIN} in all nodes (Linux does not boot in less), found {memory}");
@@ -192,8 +195,7 @@ fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, UsageError> {
     let cpus = cpulist::parse(&table.required::<String>("cpus")?).map_err(|message| table.error("cpus", message))?;
     // Boards with two modules have nodes of CPUs alone; the kernel keeps these.
     if memory < NODE_MEMORY_MIN && (memory > Bytes(0) || cpus.is_empty()) {
-        let message = format!("expected at least {NODE_MEMORY_MIN} (the kernel ignores smaller nodes), found {memory}");
-        return Err(table.error("memory", message));
+        return Err(table.error("memory", too_small(memory)));
     }
     if !memory.0.is_multiple_of(Bytes::PAGE.0) {
         return Err(table.error("memory", format!("expected a multiple of {}, found {memory}", Bytes::PAGE)));
@@ -207,6 +209,10 @@ fn node(table: &TableReader<'_>, id: NodeId) -> Result<Node, UsageError> {
     }
     let zones = table.tables("zone")?.into_iter().map(zone).collect::<Result<_, _>>()?;
     Ok(Node { id, cpus, memory, distance: Vec::new(), bandwidth, zones })
+}
+
+fn too_small(memory: Bytes) -> String {
+    format!("expected at least {NODE_MEMORY_MIN} (the kernel ignores smaller nodes), found {memory}")
 }
 
 fn zone(table: TableReader<'_>) -> Result<ZoneFacts, UsageError> {

@@ -154,7 +154,8 @@ impl Divider {
             return;
         }
         let words = line.split(' ').filter(|word| !word.is_empty()).count();
-        let is_like = ends_in_number(line) || matches!(line, "per-node stats" | "pagesets");
+        let is_size = SIZES.iter().any(|size| line.strip_prefix(size).is_some_and(|rest| rest.starts_with(' ')));
+        let is_like = ends_in_number(line) || matches!(line, "per-node stats" | "pagesets") || (is_size && words <= 3);
         if line.starts_with("Node ") || line.starts_with("protection:") || (is_like && words <= 6) {
             self.is_zone_whole = line.starts_with("start_pfn:") || (self.is_zone_whole && line.contains(':'));
             self.is_open = line.starts_with("protection:") && !line.contains(')');
@@ -205,6 +206,9 @@ impl Divider {
         }
     }
 }
+
+/// Sizes of a zone: their lines are kept even if damage has left no number in them.
+const SIZES: [&str; 7] = ["pages free", "min", "low", "high", "spanned", "present", "managed"];
 
 /// Names of migrate types, which a wrapped heading goes on with.
 const TYPES: [&str; 7] = ["Unmovable", "Movable", "Reclaimable", "HighAtomic", "Reserve", "CMA", "Isolate"];
