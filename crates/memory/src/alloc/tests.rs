@@ -260,3 +260,46 @@ fn since_5_9_atomic_requests_have_what_marks_were_raised_by() {
         assert_eq!(got, served, "{rules}");
     }
 }
+
+/// Nodes 10 apart from themselves; node 1 is nearer to node 2 than to node 0.
+fn three_nodes(kinds: [Option<ZoneKind>; 3]) -> Memory {
+    let distances = [[10, 40, 80], [40, 10, 20], [80, 20, 10]];
+    let node = |(id, kind): (u32, Option<ZoneKind>)| NodeSpec {
+        id: NodeId(id),
+        cpus: vec![CpuId(id)],
+        distance: distances[id as usize].to_vec(),
+        zones: kind.into_iter().map(|kind| ZoneSpec::whole(kind, Pfn(id << 14), 1 << 14)).collect(),
+    };
+    let nodes = (0..).zip(kinds).map(node).collect();
+    let machine = MachineSpec { pageblock_order: Order(4), max_order: Order(5), nodes };
+    Memory::new(&machine, *named("v6.6"), &Settings { min_free_kbytes: 1024, ..Settings::default() })
+}
+
+/// The node that serves a request of a task on node 1.
+fn served(memory: &mut Memory, request: AllocRequest) -> NodeId {
+    let pfn = with(memory, |memory, cx| memory.alloc(cx, &request)).0.expect("there is memory");
+    NodeId(pfn.0 >> 14)
+}
+
+#[test]
+fn a_node_without_memory_is_served_by_the_nearest_that_has_some() {
+    let mut memory = three_nodes([Some(ZoneKind::Normal), None, Some(ZoneKind::Normal)]);
+    for request in [AllocRequest::gfp_highuser_movable(NodeId(1)), AllocRequest::gfp_kernel(NodeId(1))] {
+        assert_eq!(served(&mut memory, request), NodeId(2));
+    }
+    assert_eq!(walk(&memory), Ok(()));
+}
+
+#[test]
+fn a_policy_for_movable_memory_alone_is_none_for_page_tables() {
+    let mut memory = three_nodes([Some(ZoneKind::Normal), Some(ZoneKind::Movable), Some(ZoneKind::Normal)]);
+    let bound = |request: AllocRequest, node: u32| AllocRequest { allowed: NodeMask::of([NodeId(node)]), ..request };
+    let page = AllocRequest::gfp_highuser_movable(NodeId(1));
+    let table = AllocRequest::gfp_pgtable_user(NodeId(1));
+    assert_eq!(served(&mut memory, bound(page, 1)), NodeId(1));
+    assert_eq!(served(&mut memory, bound(table, 1)), NodeId(2), "the nearest with kernel memory");
+    // Nodes with kernel memory keep their policy for all requests.
+    assert_eq!(served(&mut memory, bound(page, 0)), NodeId(0));
+    assert_eq!(served(&mut memory, bound(table, 0)), NodeId(0));
+    assert_eq!(walk(&memory), Ok(()));
+}
