@@ -9,6 +9,8 @@
 //! | `sysstate.rs` | counters and times around a test, both ways |
 //! | `json.rs` | what `compare-mmtests.pl --json-export` writes |
 //! | `captures.rs` | two captures of /proc/vmstat, as `pagelab compare` takes them |
+//! | `config.rs` | configurations of mmtests as experiments of ours |
+//! | `stride.rs` | the numbers of threads that mmtests tries |
 //! | `found.rs` | numbers from elsewhere, before they have a place |
 //! | `foreign.rs` | tables in mails, the JSON and mails of the kernel robot (LKP), will-it-scale's CSV |
 //! | `kind.rs` | the benchmarks, and the tests that have them |
@@ -20,6 +22,7 @@
 
 mod beside;
 pub(crate) mod captures;
+pub(crate) mod config;
 mod foreign;
 mod found;
 mod json;
@@ -27,6 +30,7 @@ mod kind;
 mod like;
 mod logs;
 mod read;
+pub(crate) mod stride;
 mod sysstate;
 #[cfg(test)]
 mod tests;

@@ -28,12 +28,15 @@ pub use self::{
     request::{AcceleratorChoice, Request, TIMEOUT_S, TIMEOUT_S_MAX},
     seeds::Seeds,
 };
-use crate::{experiment::Experiment, presentation::Presentation, usage::UsageError, workload};
+use crate::{experiment::Experiment, mmtests, presentation::Presentation, usage::UsageError, workload};
 
 impl Plan {
     /// Makes the plan. `probe` says what runs the instructions of a guest with this kernel when the user leaves it open.
     pub fn new(request: &Request, probe: impl FnMut(&KernelImage) -> Accelerator) -> Result<Self, UsageError> {
-        let experiment = Experiment::load(&request.experiment)?;
+        let experiment = match mmtests::config::experiment(&request.experiment)? {
+            Some(experiment) => experiment,
+            None => Experiment::load(&request.experiment)?,
+        };
         let sets::Split { columns, of_host, params } = sets::split(request, &experiment)?;
         let (settings, of_host) = (&columns, &of_host);
         let mut planner = session::Planner { request, experiment: &experiment, settings, of_host, params, probe };

@@ -100,6 +100,35 @@ fn inputs_may_be_nodes_of_movable_memory_alone() {
     ];
     let more = ["page=base", "--set", "size=2MiB", "--set", "policy=bind:1", "--quiet", "-o", "R"];
     room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0);
+    // Page tables and all else of the kernel's are on node 0, whose CPUs the task runs on; its 512 pages are not.
+    let cells = fs::read_to_string(room.here().join("R/result.jsonl")).expect("a result");
+    for counter in ["\"pgalloc_movable\":", "\"numa_other\":", "\"pgalloc_dma32\":", "\"nr_page_table_pages\":"] {
+        assert!(cells.contains(counter) && !cells.contains(&format!("{counter}0,")), "{counter}");
+    }
+    let counted = |name: &str| -> u64 {
+        let (_, rest) = cells.split_once(&format!("\"{name}\":")).expect("a counter");
+        rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().expect("a number")
+    };
+    assert_eq!(counted("pgalloc_movable"), counted("numa_other"));
+    assert_eq!(counted("pgalloc_dma32"), counted("numa_local"));
+    assert!(counted("pgalloc_dma32") >= counted("nr_page_table_pages"));
+}
+
+/// The row of a claim that no result can have: published/mine has it too, misspelt.
+#[test]
+fn inputs_of_claims_name_the_row_that_does_not_exist_and_the_nearest() {
+    let room = Room::new();
+    let mine = room.here().join("published/mine");
+    fs::create_dir_all(&mine).expect("a folder");
+    for name in ["claims.toml", "rows.toml", "source.toml", "table.csv"] {
+        fs::copy(input(&format!("claims-typo/published/mine/{name}")), mine.join(name)).expect("an input");
+    }
+    let line = ["run", "thpscale", "--target", "sim", "--machine", "one-node-512m", "--variant", "v5.8"];
+    let more = ["--variant", "v5.9", "--set", "threads=1", "--set", "advise=yes", "--quiet", "-o", "R"];
+    room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0);
+    let message = room.run(&["claims", "mine", "--result", "R"]).expect(2).stderr;
+    assert!(message.contains("claims.toml: mine-1: one thread: no result can have case \"fault-hugh-1\""), "{message}");
+    assert!(message.contains("fault-huge-advised-1") && message.lines().count() == 1, "{message}");
 }
 
 #[test]
@@ -174,4 +203,19 @@ fn inputs_of_other_tools_are_tables_or_a_sentence() {
     let kdevops = room.give("kdevops.txt", "linus-xfs-4k vs dev-xfs-4k\nfio randread IOPS up 3\n");
     let refused = room.run(&["show", &kdevops]).expect(2).stderr;
     assert!(refused.contains("its form is not known") && refused.lines().count() == 1, "{refused}");
+}
+
+#[test]
+fn inputs_of_mmtests_may_be_a_configuration() {
+    let room = Room::new();
+    let config = input("mmtests-things/config-workload-thpcompact-mine");
+    // Its threads are 1, 3, 5, 7 and 8: here those of the command line count.
+    let line = ["run", &config, "--target", "sim", "--machine", "one-node-512m", "--variant", "v6.1"];
+    let more = ["--set", "threads=1,8", "--set", "size=20%", "--quiet", "-o", "R"];
+    let shown = room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0).stdout;
+    assert!(shown.contains("thpcompact Init Latency") && shown.contains("anoninit-8"), "{shown}");
+    let other = room.give("config-mine", "export MMTESTS=\"dbench4\"\n");
+    let refused = room.run(&["run", &other]).expect(2).stderr;
+    assert!(refused.contains("config-mine:1: MMTESTS: no workload is like \"dbench4\""), "{refused}");
+    assert_eq!(refused.lines().count(), 1, "{refused}");
 }

@@ -10,6 +10,7 @@ use workloads::{Workload, WorkloadInfo};
 use super::Seeds;
 use crate::{
     experiment::{Experiment, combinations},
+    mmtests::stride::large_stride,
     provenance,
     usage::UsageError,
     workload,
@@ -25,18 +26,6 @@ pub fn task_counts(cpus: u32) -> Vec<u32> {
 fn thread_counts(cpus: u32) -> Vec<u32> {
     const THREADS_MAX: u32 = 32;
     large_stride(THREADS_MAX.min(4 * cpus))
-}
-
-fn large_stride(max: u32) -> Vec<u32> {
-    let mut counts: Vec<u32> = match max {
-        0..=8 => (1..=max).step_by(2).collect(),
-        9..=32 => [1, 3, 5, 7].into_iter().chain((12..=max).step_by(6)).collect(),
-        _ => [1, 4, 7, 12, 21, 30].into_iter().chain((48..=max).step_by(31)).collect(),
-    };
-    if counts.last() != Some(&max) {
-        counts.push(max);
-    }
-    counts
 }
 
 /// What a grid is laid over.
