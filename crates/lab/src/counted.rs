@@ -130,12 +130,27 @@ fn is_fallback(name: &str) -> bool {
     name.starts_with(ExtfragClass::PREFIX) || name.starts_with("sim_mm_page_alloc_extfrag")
 }
 
-/// Names in /proc/vmstat that start with `nr_` are states, not events, but for these (mm/vmstat.c, v6.1).
 fn is_gauge(name: &str) -> bool {
-    const EVENTS: [&str; 5] =
-        ["nr_vmscan_write", "nr_vmscan_immediate_reclaim", "nr_dirtied", "nr_written", "nr_throttled_written"];
-    (name.starts_with("nr_") && !EVENTS.contains(&name))
-        || ["workingset_nodes", footprint::GAUGE, mm::guest::balloon::GAUGE, LEAST_REPORTED].contains(&name)
+    is_vmstat_gauge(name) || [footprint::GAUGE, mm::guest::balloon::GAUGE, LEAST_REPORTED].contains(&name)
+}
+
+/// Names in /proc/vmstat that start with `nr_` are states, not events, but for these; and nodes of shadow entries are a state too
+/// (`vmstat_text`, mm/vmstat.c, v6.6).
+pub(crate) fn is_vmstat_gauge(name: &str) -> bool {
+    const EVENTS: [&str; 11] = [
+        "nr_vmscan_write",
+        "nr_vmscan_immediate_reclaim",
+        "nr_dirtied",
+        "nr_written",
+        "nr_throttled_written",
+        "nr_foll_pin_acquired",
+        "nr_foll_pin_released",
+        "nr_tlb_remote_flush",
+        "nr_tlb_remote_flush_received",
+        "nr_tlb_local_flush_all",
+        "nr_tlb_local_flush_one",
+    ];
+    name == "workingset_nodes" || (name.starts_with("nr_") && !EVENTS.contains(&name))
 }
 
 #[cfg(test)]

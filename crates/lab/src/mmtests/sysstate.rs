@@ -4,24 +4,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use report::{Duration, brief};
 
-use crate::usage::UsageError;
+use crate::{counted::is_vmstat_gauge, usage::UsageError};
 
-/// Names of /proc/vmstat that begin like gauges and count all the same (`vmstat_text`, mm/vmstat.c, v6.6).
-const COUNT: [&str; 11] = [
-    "nr_vmscan_write",
-    "nr_vmscan_immediate_reclaim",
-    "nr_dirtied",
-    "nr_written",
-    "nr_throttled_written",
-    "nr_foll_pin_acquired",
-    "nr_foll_pin_released",
-    "nr_tlb_remote_flush",
-    "nr_tlb_remote_flush_received",
-    "nr_tlb_local_flush_all",
-    "nr_tlb_local_flush_one",
-];
-/// Gauges that are called like counters: nodes of shadow entries that are there (4.20 and later).
-const GAUGES: [&str; 1] = ["workingset_nodes"];
 /// Counters that only rise while a kernel runs.
 const RISING: [&str; 4] = ["pgfault", "pgfree", "pgpgin", "pgactivate"];
 
@@ -62,14 +46,10 @@ fn counter(file: &Path, at: usize, line: &str) -> Result<(String, i64), UsageErr
         .ok_or_else(|| wrong(file, at, "a counter and its value, as in /proc/vmstat", line))
 }
 
-fn is_count(name: &str) -> bool {
-    if name.starts_with("nr_") { COUNT.contains(&name) } else { !GAUGES.contains(&name) }
-}
-
 /// How far counters moved; gauges are left out.
 pub(super) fn moved(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
     let of = |(name, value): (&String, &i64)| (name.clone(), value - before.get(name).unwrap_or(&0));
-    after.iter().filter(|(name, _)| is_count(name)).map(of).collect()
+    after.iter().filter(|(name, _)| !is_vmstat_gauge(name)).map(of).collect()
 }
 
 /// How far counters moved between two captures of one kernel, where the second is the later one.
