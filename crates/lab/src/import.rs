@@ -21,7 +21,8 @@ use linux::{
 };
 use units::{CpuId, Frames, NodeId};
 
-use self::{collect::Collected, report::Reported};
+pub(crate) use self::collect::{Collected, collect};
+use self::report::Reported;
 use crate::{
     machine::{LOCAL_DISTANCE, Machine, Node, REMOTE_DISTANCE, ZoneFacts},
     source::Source,
@@ -62,7 +63,7 @@ pub fn machine_file(from: Option<&Path>, name: &str, kernel: Option<&str>) -> Re
         let snapshot = snapshot.map_err(|error| UsageError::new(error.to_string()))?;
         return finish(&snapshot, name).map_err(UsageError::new);
     };
-    match collect::collect(from)? {
+    match collect(from)? {
         Collected::Files(mut capture) => {
             if let Some(release) = kernel {
                 capture.texts.insert("version".to_owned(), format!("Linux version {release}\n"));

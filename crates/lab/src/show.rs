@@ -7,6 +7,7 @@ mod chains;
 mod columns;
 mod commands;
 pub mod compare;
+mod counts;
 mod head;
 mod headline;
 mod html;

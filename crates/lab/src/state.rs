@@ -160,6 +160,13 @@ impl State {
         Ok(Self::from_bytes(&path.display().to_string(), &bytes)?)
     }
 
+    /// Whether a file begins as states do.
+    pub fn is_one(path: &Path) -> bool {
+        let mut start = [0; MAGIC.len()];
+        let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut start));
+        read.is_ok() && start == MAGIC.as_bytes()
+    }
+
     /// The state in a file.
     pub fn from_bytes(file: &str, bytes: &[u8]) -> Result<Self, StateError> {
         let bad = |offset: usize, unpacked, what: String| StateError {

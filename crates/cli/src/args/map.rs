@@ -14,6 +14,9 @@ use lab::show::{At, MapWanted};
 /// file, which `pagelab state make -o FILE` writes of a kernel. Kernels do not say of which type a pageblock is, but how many
 /// there are: of those, types are put where they fit best.
 ///
+/// Of buddyinfo, pagetypeinfo or an OOM report alone, pasted or as they are, it shows counts: positions are guessed, as the map
+/// says.
+///
 /// A letter is the pageblock's type, a capital where at least half of it is in use. Colours are only for terminals, and not
 /// where NO_COLOR is set. Below the map stand pageblocks by type and zone, and where compaction goes on.
 #[derive(Debug, Args)]
@@ -23,12 +26,17 @@ Examples:
   pagelab map results/mine --at 12.3s
   pagelab map results/mine --at 12.3s --kernel 4.1-rc2+4 --seed 1
   pagelab map /proc
+  pagelab map buddyinfo pagetypeinfo
+  pagelab map oom.txt
 
 Exit status: 0 printed, 2 wrong input, or nothing there has a map.")]
 pub(crate) struct Map {
-    /// A result directory, /proc, or a state file
+    /// A result directory, /proc, a state file; or files with counts: buddyinfo, pagetypeinfo (and zoneinfo), an OOM report
     #[arg(value_hint = ValueHint::AnyPath)]
     source: PathBuf,
+    /// Further files with counts
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    beside: Vec<PathBuf>,
     /// The instant, in virtual time from the start of the run: 12.3s, 450ms, 5min. The last sample before it is printed
     /// [default: the end]
     #[arg(long, value_name = "TIME")]
@@ -50,6 +58,7 @@ impl Map {
     pub(crate) fn wanted(&self) -> MapWanted {
         MapWanted {
             source: self.source.clone(),
+            beside: self.beside.clone(),
             at: self.at,
             kernel: self.kernel.clone(),
             case: self.case.clone(),

@@ -219,3 +219,45 @@ fn inputs_of_mmtests_may_be_a_configuration() {
     assert!(refused.contains("config-mine:1: MMTESTS: no workload is like \"dbench4\""), "{refused}");
     assert_eq!(refused.lines().count(), 1, "{refused}");
 }
+
+#[test]
+fn inputs_of_counts_alone_are_a_map_whose_positions_are_guessed() {
+    let room = Room::new();
+    let report = room.run(&["map", &input("oom-report/dmesg.txt")]).expect(0).stdout;
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat(&report).contains("by counts; positions are guessed"), "{report}");
+    assert!(flat(&report).contains("all pageblocks are shown as Movable"), "{report}");
+    assert!(report.contains("node 0 DMA32     984") && report.contains("node 0 DMA         8"), "{report}");
+    assert!(report.contains("\nnode0/DMA: 0 0 0 0 0 0 0 0 1 1 3\n"), "{report}");
+    let folder = room.run(&["map", &input("oom-report")]).expect(0).stdout;
+    let of_zones = |text: &str| text.split_once("a character is").map(|(_, zones)| zones.to_owned());
+    assert_eq!(of_zones(&folder), of_zones(&report));
+    let buddyinfo = room.give(
+        "buddyinfo",
+        "> Node 0, zone      DMA      1      0      3      0      0      0      0      0      0      1      3\n",
+    );
+    let free = room.run(&["map", &buddyinfo]).expect(0).stdout;
+    assert!(free.contains("16 MiB") && flat(&free).contains("without free memory are left out"), "{free}");
+    let types = "\
+$ cat /proc/pagetypeinfo
+Page block order: 9
+Pages per block:  512
+
+Free pages count per migrate type at order       0      1      2      3      4      5      6      7      8      9     10
+Node    0, zone   Normal, type    Unmovable      4      0      0      0      0      0      0      0      0      0      0
+Node    0, zone   Normal, type      Movable      1      0      0      0      0      0      0      0      0      1      2
+
+Number of blocks type     Unmovable      Movable
+Node 0, zone   Normal            3            9
+";
+    let types = room.give("types.txt", types);
+    let both = room.run(&["map", &types, &buddyinfo]).expect(0).stdout;
+    assert!(both.contains("UUUMMMM....."), "{both}");
+    let nothing = room.give("nothing", "hello\n");
+    let message = room.run(&["map", &nothing, &nothing]).expect(2).stderr;
+    assert!(message.contains("expected buddyinfo, pagetypeinfo or an OOM report"), "{message}");
+    let cut = room.give("cut", "Page block order: 9\nPages per block:  512\n");
+    assert!(room.run(&["map", &cut]).expect(2).stderr.contains("pagetypeinfo, line "), "a place");
+    let vast = room.give("vast", "Node 0, zone DMA 99999999999999999\n");
+    assert_eq!(room.run(&["map", &vast]).expect(2).stderr.lines().count(), 1);
+}

@@ -132,8 +132,11 @@ fn cleaned(mut capture: Capture) -> Capture {
     capture
 }
 
+/// Whether a text is a file as the kernel writes it.
+type IsWhole = fn(&str) -> bool;
+
 /// The start of a file as the kernel writes it, and whether a text is such a file.
-fn form(key: &str) -> Option<(&'static str, fn(&str) -> bool)> {
+fn form(key: &str) -> Option<(&'static str, IsWhole)> {
     Some(match key {
         "zoneinfo" => ("Node ", |text| zoneinfo::parse(text).is_ok()),
         "meminfo" => ("MemTotal:", |text| meminfo::parse(text).is_ok()),

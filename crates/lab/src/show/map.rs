@@ -12,8 +12,8 @@ use report::{
 };
 use units::{Bytes, Picos, Time};
 
-use super::shown::read;
-use crate::{over_time, source::unknown, state::State, suggest::command, usage::UsageError};
+use super::{counts, shown::read};
+use crate::{mmtests, over_time, source::unknown, state::State, suggest::command, usage::UsageError};
 
 /// An instant of a run, from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +53,10 @@ impl At {
 /// A map that a user asks for.
 #[derive(Clone, Debug)]
 pub struct MapWanted {
-    /// A result directory, /proc, or a state file.
+    /// A result directory, /proc, a state file, or a file with counts of free memory.
     pub source: PathBuf,
+    /// Further files with counts.
+    pub beside: Vec<PathBuf>,
     /// The instant; else the end.
     pub at: Option<At>,
     /// The column, by its kernel or label; else the first that has a map.
@@ -83,6 +85,21 @@ pub fn map(wanted: &MapWanted) -> Result<String, UsageError> {
             ))
         })?;
         return of_state("this kernel", &state, wanted);
+    }
+    if !wanted.beside.is_empty() || (!mmtests::is_ours(source) && !State::is_one(source)) {
+        let files: Vec<PathBuf> = [source].into_iter().chain(&wanted.beside).cloned().collect();
+        let found = counts::counts(&files);
+        // A directory may be a result of another kind, which says more.
+        let found = if source.is_dir() && wanted.beside.is_empty() { found.unwrap_or(None) } else { found? };
+        if let Some(found) = found {
+            refuse_selection(wanted)?;
+            return counts::map(&source.display().to_string(), &found, wanted.has_colours);
+        }
+        if !wanted.beside.is_empty() {
+            let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+            let expected = "expected buddyinfo, pagetypeinfo or an OOM report where several files are named";
+            return Err(UsageError::new(format!("{}: {expected}, found none", names.join(", "))));
+        }
     }
     if source.is_file() {
         refuse_selection(wanted)?;
