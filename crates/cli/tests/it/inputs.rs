@@ -165,6 +165,12 @@ fn inputs_of_vmstat_say_which_is_older_and_have_no_negative_counts() {
     let moved = room.run(&["compare", &first, &second]).expect(0).stdout;
     assert!(moved.contains("pgfault") && moved.contains(" 9000\n") && !moved.contains("workingset_nodes"), "{moved}");
     room.run(&["compare", &second, &first]).expect(2);
+    let csv = room.run(&["compare", &first, &second, "--format", "csv"]).expect(0).stdout;
+    assert!(csv.starts_with("counter,before,after,moved\n") && csv.contains("pgfault,10,9010,9000\n"), "{csv}");
+    for option in [["--format", "json"], ["--fail-on", "pgfault>1"]] {
+        let message = room.run(&[&["compare", &first, &second], &option[..]].concat()).expect(2).stderr;
+        assert!(message.contains(option[0]) && message.lines().count() == 1, "{message}");
+    }
     let shown = room.run(&["show", first.trim_end_matches("/before")]).expect(0).stdout;
     assert!(shown.contains("nr_tlb_remote_flush") && shown.contains("pgfault"), "{shown}");
     assert!(!shown.contains("workingset_nodes") && !shown.contains("nr_free_pages"), "{shown}");

@@ -8,11 +8,14 @@ use super::{
 };
 use crate::usage::UsageError;
 
-/// A line for each counter that moved; none if the paths are not two captures.
+/// How far counters moved: name, value before, value after, and the difference.
+pub(crate) struct Moved(Vec<(String, [i64; 3])>);
+
+/// Each counter that moved; none if the paths are not two captures.
 ///
 /// # Errors
 /// A line that is no counter, or a second capture that is older than the first.
-pub(crate) fn compare(paths: &[PathBuf]) -> Result<Option<String>, UsageError> {
+pub(crate) fn compare(paths: &[PathBuf]) -> Result<Option<Moved>, UsageError> {
     let [before, after] = paths else { return Ok(None) };
     let mut captures = Vec::new();
     for path in [before, after] {
@@ -26,10 +29,26 @@ pub(crate) fn compare(paths: &[PathBuf]) -> Result<Option<String>, UsageError> {
         captures.push(vmstat(path, &text)?);
     }
     let moved = moved_on((before, &captures[0]), (after, &captures[1]))?;
-    let mut text = format!("{:<32} {:>20} {:>20} {:>20}\n", "counter", "before", "after", "moved");
-    for (name, moved) in moved.iter().filter(|(_, moved)| **moved != 0) {
+    let rows = moved.iter().filter(|(_, moved)| **moved != 0).map(|(name, moved)| {
         let value = |at: usize| captures[at].get(name).copied().unwrap_or(0);
-        text += &format!("{name:<32} {:>20} {:>20} {moved:>20}\n", value(0), value(1));
+        (name.clone(), [value(0), value(1), *moved])
+    });
+    Ok(Some(Moved(rows.collect())))
+}
+
+impl Moved {
+    /// A line for each.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("{:<32} {:>20} {:>20} {:>20}\n", "counter", "before", "after", "moved");
+        for (name, [before, after, moved]) in &self.0 {
+            text += &format!("{name:<32} {before:>20} {after:>20} {moved:>20}\n");
+        }
+        text
     }
-    Ok(Some(text))
+
+    /// A line for each, for programs. Names of counters have no commas.
+    pub(crate) fn csv(&self) -> String {
+        let rows = self.0.iter().map(|(name, [before, after, moved])| format!("{name},{before},{after},{moved}\n"));
+        "counter,before,after,moved\n".to_owned() + &rows.collect::<String>()
+    }
 }

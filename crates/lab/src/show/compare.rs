@@ -77,6 +77,29 @@ struct Document<'a> {
     failed: &'a [String],
 }
 
+/// Two captures of counters, which have no runs and so neither luck nor conditions.
+fn of_captures(wanted: &Wanted, captures: &mmtests::captures::Moved) -> Result<String, UsageError> {
+    let asked = [
+        ("--fail-on", !wanted.fail_on.is_empty()),
+        ("--seeds", wanted.seeds.is_some()),
+        ("--against", wanted.against.is_some()),
+        ("--sort", wanted.sort),
+        ("--full", wanted.full),
+    ];
+    if let Some((option, _)) = asked.iter().find(|(_, is_asked)| *is_asked) {
+        return Err(UsageError::new(format!(
+            "{option} is for results; two captures of /proc/vmstat have one number each"
+        )));
+    }
+    match wanted.form {
+        Form::Text => Ok(captures.text()),
+        Form::Csv => Ok(captures.csv()),
+        Form::Markdown | Form::Json => {
+            Err(UsageError::of_key("--format", "two captures of /proc/vmstat are printed as text or csv"))
+        }
+    }
+}
+
 /// Compares results.
 ///
 /// # Errors
@@ -87,7 +110,8 @@ pub fn compare(wanted: &Wanted) -> Result<Compared, UsageError> {
         .iter()
         .map(|text| text.parse::<FailOn>().map_err(|error| UsageError::of_key("--fail-on", error)));
     let conditions = conditions.collect::<Result<Vec<FailOn>, UsageError>>()?;
-    if let Some(text) = mmtests::captures::compare(&wanted.results)? {
+    if let Some(captures) = mmtests::captures::compare(&wanted.results)? {
+        let text = of_captures(wanted, &captures)?;
         return Ok(Compared { text, failed: Vec::new() });
     }
     let like = rows_of(&wanted.results)?;
