@@ -200,13 +200,16 @@ fn a_place_without_a_result_is_called_that() {
     let file = directory.path().join("file");
     std::fs::write(&file, "").expect("written");
     for (place, why) in [
-        (directory.path(), ": it has no run.json, no run of mmtests (RUN/iter-0) and no captures of /proc/vmstat"),
-        (&directory.path().join("nowhere"), ": there is nothing of this name"),
-        (&file, ", nor what compare-mmtests.pl --json-export writes: "),
+        (
+            directory.path(),
+            " is not a result directory: it has no run.json, no run of mmtests (RUN/iter-0) and no captures of /proc/vmstat",
+        ),
+        (&directory.path().join("nowhere"), " is not a result directory: there is nothing of this name"),
+        (&file, ": its form is not known: expected a result directory, JSON of compare-mmtests.pl or LKP, "),
     ] {
         // A directory that has a file in it is still none.
         let message = render(place, None, full(Format::Text)).expect_err("no result").to_string();
-        let expected = format!("{} is not a result directory{why}", place.display());
+        let expected = format!("{}{why}", place.display());
         assert!(message.starts_with(&expected), "{message}");
     }
     std::fs::write(directory.path().join(IDENTITY_FILE), "{").expect("written");
