@@ -1,17 +1,20 @@
 //! The threads of a process, which go through its phases in step, and threads that run beside them.
 
-use std::ops::Range;
+use std::{future::Future, ops::Range};
 
-use os::{Barrier, Os, Placement, Rusage};
+use os::{Barrier, Died, Os, Placement, Rusage};
 use units::{Bytes, Errno, Picos, Time};
 
 use super::{
     operations::{Hand, Member, settle},
     pace,
-    phase::{Thread, Work, count, wait_for_phase},
+    phase::{Thread, Work, count, wait_for, wait_for_phase},
     plan::{Event, Phase, Until},
 };
 use crate::member::PhaseOutcome;
+
+/// More parties than a barrier ever has waiters: it is there to be cancelled.
+const NOBODY: u32 = 1_000_000;
 
 /// Where threads of a process meet: before a phase and behind it.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +84,14 @@ pub(super) async fn work<O: Os>(
 /// A phase that is over: its start, what its first thread did, and the phases beside it.
 type Led = (Time, Work, Vec<(usize, Work, u64)>);
 
-/// The first thread of a process.
+/// The begin and the end of a group, for threads that run beside its phase.
+#[derive(Clone, Copy, Debug)]
+struct Gate {
+    open: Barrier,
+    over: Barrier,
+}
+
+/// The first thread of a process, and threads that run beside it.
 async fn lead<O: Os>(
     os: &O,
     member: &mut Member,
@@ -89,41 +99,66 @@ async fn lead<O: Os>(
     step: Step,
 ) -> Result<(Vec<Led>, Vec<Hand>, Rusage), Errno> {
     let of = member.process().clone();
-    let mut all = Vec::new();
-    let mut hands = Vec::new();
-    let mut rusage = Rusage::default();
+    let (mut gates, mut waiting) = (Vec::new(), Vec::new());
+    // A thread that runs beside a phase is there before it, and sleeps: a task that wakes up runs sooner than a new one.
     for group in groups {
+        let gate = Gate { open: os.barrier(NOBODY).await?, over: os.barrier(1).await? };
+        for (number, index) in (0..).zip(group.start + 1..group.end) {
+            let (member, place, every) = (member.clone(), of.threads + number, of.phases[index].every);
+            let thread = os.spawn(Placement::Free, async move |os: O| {
+                settle(&os, &member, place).await?;
+                wait_for(&os, gate.open, 1).await?;
+                match every {
+                    Some(every) => again(&os, member, (index, every), gate.over).await,
+                    None => once(&os, member, index).await,
+                }
+            });
+            waiting.push((index, thread));
+        }
+        gates.push(gate);
+    }
+    let led = lead_through(os, member, groups, step, (&gates, waiting)).await;
+    if led.is_err() {
+        // Nobody waits for a phase that does not come.
+        for gate in gates {
+            os.set(gate.open, 1)?;
+            os.cancel(gate.open).await;
+            os.cancel(gate.over).await;
+        }
+    }
+    led
+}
+
+async fn lead_through<O: Os>(
+    os: &O,
+    member: &mut Member,
+    groups: &[Range<usize>],
+    step: Step,
+    (gates, waiting): (&[Gate], Vec<(usize, impl Future<Output = Result<Result<Beside, Errno>, Died>>)>),
+) -> Result<(Vec<Led>, Vec<Hand>, Rusage), Errno> {
+    let of = member.process().clone();
+    let (mut all, mut hands) = (Vec::new(), Vec::new());
+    let mut rusage = Rusage::default();
+    let mut waiting = waiting.into_iter().peekable();
+    for (group, gate) in groups.iter().zip(gates) {
         let main = &of.phases[group.start];
         if let Some(event) = main.after {
             wait_for_phase(os, member, event).await?;
         }
-        let over = os.barrier(1).await?;
         os.arrive(step.begin).await?;
         let start = os.now();
-        let mut beside = Vec::new();
-        for (number, index) in (0..).zip(group.start + 1..group.end) {
-            let (member, place) = (member.clone(), of.threads + number);
-            let every = of.phases[index].every;
-            let thread = os.spawn(Placement::Free, async move |os: O| match every {
-                Some(every) => again(&os, member, (index, every), (start, over)).await,
-                None => once(&os, member, index, place).await,
-            });
-            beside.push((index, thread));
-        }
+        count(os, gate.open, 1).await?;
         let mut thread = Thread::new(member, main, (0, 0), start);
-        let worked = thread.go_on(os, member, main, None).await;
-        if worked.is_ok() {
-            os.arrive(step.end).await?;
-        }
-        os.cancel(over).await;
+        thread.go_on(os, member, main, None).await?;
+        os.arrive(step.end).await?;
+        os.cancel(gate.over).await;
         let mut ended = Vec::new();
-        for (index, thread) in beside {
+        while let Some((index, thread)) = waiting.next_if(|(index, _)| group.contains(index)) {
             let beside = thread.await.map_err(|_| Errno::CANCELED)??;
             rusage.add(&beside.rusage);
             hands.push(beside.hand);
             ended.push((index, beside.work, beside.skipped));
         }
-        worked?;
         tell(os, member, group.clone()).await?;
         all.push((start, thread.work(), ended));
         hands.push(thread.hand);
@@ -220,9 +255,8 @@ async fn resident<O: Os>(os: &O, member: &Member) -> Option<(Bytes, Bytes)> {
     Some(all)
 }
 
-/// A phase beside another one, once, by a thread that stands where the thread of this number would.
-async fn once<O: Os>(os: &O, mut member: Member, index: usize, place: u32) -> Result<Beside, Errno> {
-    settle(os, &member, place).await?;
+/// A phase beside another one, once.
+async fn once<O: Os>(os: &O, mut member: Member, index: usize) -> Result<Beside, Errno> {
     let phase = member.process().phases[index].clone();
     if let Some(event) = phase.after {
         wait_for_phase(os, &member, event).await?;
@@ -237,14 +271,14 @@ async fn again<O: Os>(
     os: &O,
     mut member: Member,
     (index, every): (usize, Picos),
-    (start, over): (Time, Barrier),
+    over: Barrier,
 ) -> Result<Beside, Errno> {
     /// So often it looks whether the other one is over.
     const LOOK: Picos = Picos::from_millis(100);
     let phase = member.process().phases[index].clone();
     let mut all = Work::default();
     let mut skipped = 0;
-    let mut due = start + every;
+    let mut due = os.now() + every;
     let mut thread = Thread::new(&member, &phase, (0, 0), due);
     let mut allocated = Vec::new();
     for number in 1.. {
