@@ -33,7 +33,7 @@ fn main() {
     for watched in program.watched.iter().chain(&guest.watched) {
         watch(watched);
     }
-    for watched in ["machines", "experiments", "published", ".git/HEAD", ".git/logs/HEAD"] {
+    for watched in ["machines", "experiments", "workloads", "published", ".git/HEAD", ".git/logs/HEAD"] {
         watch(&root.join(watched));
     }
     let simulated: Vec<String> = simulated.into_iter().collect();
