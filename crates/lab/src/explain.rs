@@ -1,5 +1,6 @@
 //! The plan of a service in words, with its amounts on a machine: what `run --explain` prints.
 
+use report::short::text::fold;
 use units::{Bytes, Picos};
 
 use crate::{
@@ -11,6 +12,9 @@ use workloads::{
     Policy,
     service::{Access, Action, Advising, Cpus, Event, Phase, Process, Rate, Service, Share, Until},
 };
+
+/// Characters in a line, at most.
+const WIDTH: usize = 80;
 
 /// A request in words, once for each machine.
 ///
@@ -32,7 +36,8 @@ pub fn explained(request: &Request) -> Result<String, UsageError> {
     let columns: Vec<&str> = plan.sessions.iter().map(|session| session.kernel.as_str()).collect();
     let seeds = plan.sessions.iter().map(|session| session.keys.len()).max().unwrap_or(0);
     let seeds = if seeds == 1 { "one seed".to_owned() } else { format!("{seeds} seeds") };
-    texts.push(format!("Columns: {}; {seeds} each.\n", columns.join(", ")));
+    let columns = format!("Columns: {}; {seeds} each.", columns.join(", "));
+    texts.push(fold(&columns, WIDTH).join("\n") + "\n");
     Ok(texts.join("\n"))
 }
 
@@ -40,9 +45,12 @@ pub fn explained(request: &Request) -> Result<String, UsageError> {
 pub fn explain(service: &Service, machine: &str, memory: Bytes) -> String {
     let mut text = format!("{} on machine {machine}, {} of memory\n", service.name, size(memory));
     for process in &service.processes {
-        text += &format!("\n{}\n", head(service, process));
+        text += &format!("\n{}\n", fold(&head(service, process), WIDTH).join("\n"));
+        let indent = process.phases.iter().map(|phase| phase.name.len()).max().unwrap_or(0) + 4;
         for (number, phase) in process.phases.iter().enumerate() {
-            text += &format!("  {:10} {}\n", phase.name, line(service, process, (number, phase), memory));
+            let words = fold(&line(service, process, (number, phase), memory), WIDTH - indent);
+            let words = words.join(&format!("\n{:indent$}", ""));
+            text += &format!("  {:width$}{words}\n", phase.name, width = indent - 2);
         }
     }
     text += &end(service);
@@ -194,7 +202,8 @@ fn end(service: &Service) -> String {
         .collect();
     let from = service.from.map_or("the start".to_owned(), |event| format!("the end of {}", name(service, event)));
     let shown = if shown.is_empty() { "no latencies".to_owned() } else { format!("latencies of {}", shown.join(", ")) };
-    format!("\nCounters are read from {from} until the last process is done; shown are {shown}.\n")
+    let words = format!("Counters are read from {from} until the last process is done; shown are {shown}.");
+    format!("\n{}\n", fold(&words, WIDTH).join("\n"))
 }
 
 /// A size in the largest unit of which it is at least one, with a digit behind the point where it is not whole.
