@@ -124,7 +124,7 @@ fn a_store_has_latencies_throughput_and_memory() {
     for part in [
         "store Latency, us",
         "serve-p99.9",
-        "serve-churn-p99",
+        "serve-churn-p50",
         "save-call-p50",
         "serve-reached",
         "serve-asked",

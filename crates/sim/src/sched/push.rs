@@ -37,11 +37,6 @@ impl World {
     #[cold]
     #[inline(never)]
     fn push_running(&mut self, id: CpuId) -> bool {
-        // The step before is over only when its lock is let go: the task that wakes the lock's waiters runs here.
-        if self.let_go(id) {
-            self.cpus[id.0 as usize].ready(id, &mut self.clock);
-            return true;
-        }
         let (Some(to), Some(running)) = (self.cpus[id.0 as usize].push_to.take(), self.cpus[id.0 as usize].running)
         else {
             return false;
@@ -58,7 +53,7 @@ mod tests {
     use crate::{
         ids::{HOST, NO_SPACE, TaskId},
         runqueue::{Enqueue, Nice},
-        sched::{LetGo, Topology},
+        sched::Topology,
         task::{Task, TaskState},
     };
 
@@ -114,20 +109,6 @@ mod tests {
             assert_eq!(places.iter().filter(|cpu| is_far(cpu)).count(), 1, "{rules}: {places:?}");
             assert_eq!(after(&mut world, 100), places, "{rules}: one for each node is even");
         }
-    }
-
-    #[test]
-    fn a_task_lets_go_of_its_lock_before_it_is_pushed() {
-        let mut world = lopsided("v4.1", &[]);
-        let after = Picos(5);
-        let here = &mut world.cpus[1];
-        (here.push_to, here.lets_go) = (Some(CpuId(2)), Some((TaskId(1), LetGo::Unlock { after })));
-        let clock = here.clock;
-        assert!(world.push_away(CpuId(1)), "the end of the step takes time");
-        let here = &world.cpus[1];
-        assert_eq!((here.running, here.clock, here.push_to), (Some(TaskId(1)), clock + after, Some(CpuId(2))));
-        assert!(world.push_away(CpuId(1)));
-        assert_eq!((world.cpus[1].running, world.tasks[1].cpu), (None, CpuId(2)));
     }
 
     #[test]
