@@ -84,13 +84,8 @@ fn presses(workload: &str) -> bool {
 }
 
 /// Memory that a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures. A
-/// workload that means to have memory reclaimed may map all of it, and swap. A service may ask for more than there is, as services
-/// do: then the kernel kills, and the result says whom.
+/// workload that means to have memory reclaimed may map all of it, and swap.
 pub(crate) fn cap_of(workload: &str, machine: &Machine) -> Bytes {
-    const BEYOND_ANY_MACHINE: Bytes = Bytes::gib(1 << 20);
-    if workload == workloads::service::INFO.name {
-        return BEYOND_ANY_MACHINE;
-    }
     if presses(workload) { machine.memory() + machine.swap } else { Bytes(machine.memory().0 / 4 * 3) }
 }
 
