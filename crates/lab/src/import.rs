@@ -86,7 +86,7 @@ fn at(from: &Path, problem: &str) -> UsageError {
     UsageError::new(format!("{name}: {problem}"))
 }
 
-/// What the files of another machine say, if that machine is modelled.
+/// The machine that files of another host describe, if it is modelled.
 pub(crate) fn snapshot(capture: &Capture) -> Result<Snapshot, String> {
     if let Some(problem) = refuse::files(capture).or_else(|| refuse::missing(capture)) {
         return Err(problem);

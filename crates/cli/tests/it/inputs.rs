@@ -215,7 +215,7 @@ fn inputs_of_other_tools_are_tables_or_a_sentence() {
 fn inputs_of_mmtests_may_be_a_configuration() {
     let room = Room::new();
     let config = input("mmtests-things/config-workload-thpcompact-mine");
-    // Its threads are 1, 3, 5, 7 and 8: here those of the command line count.
+    // The configuration has threads 1, 3, 5, 7 and 8; the threads of the command line count.
     let line = ["run", &config, "--target", "sim", "--machine", "one-node-512m", "--variant", "v6.1"];
     let more = ["--set", "threads=1,8", "--set", "size=20%", "--quiet", "-o", "R"];
     let shown = room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0).stdout;

@@ -271,7 +271,7 @@ fn a_run_that_was_observed_again_says_what_why_says() {
     assert_eq!(cpus, ["CPU 0", "CPU 1"]);
     assert!(all.iter().all(|(_, slice)| slice.category != ON_CPU || slice.within.is_empty()));
 
-    // Who is woken by a task has a waker's slice before.
+    // A task that another task wakes has a slice of its waker before.
     let mut open: BTreeSet<u64> = BTreeSet::new();
     for event in trace.packet.iter().filter_map(|packet| packet.track_event.as_ref()) {
         open.extend(&event.flow_ids);

@@ -119,7 +119,7 @@ async fn lead<O: Os>(
     }
     let led = lead_through(os, member, groups, step, (&gates, waiting)).await;
     if led.is_err() {
-        // Nobody waits for a phase that does not come.
+        // Threads beside a phase that does not come go on, and end.
         for gate in gates {
             os.set(gate.open, 1)?;
             os.cancel(gate.open).await;
