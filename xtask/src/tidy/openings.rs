@@ -3,7 +3,7 @@
 use super::habit::{self, Habit, Place};
 
 /// How many such lines there may be: as many as there are. Lower it with them.
-const CEILING: usize = 117;
+const CEILING: usize = 116;
 pub(super) const HABIT: Habit = Habit {
     ceiling: CEILING,
     held_in: "xtask/src/tidy/openings.rs",
