@@ -12,7 +12,7 @@ fn words(line: &str) -> Vec<String> {
         match letter {
             '\'' => is_quoted = !is_quoted,
             ' ' if !is_quoted => words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty())),
-            '>' | '|' | '#' if !is_quoted => return words,
+            '>' | '<' | '|' | '#' if !is_quoted => return words,
             letter => word.push(letter),
         }
     }
@@ -52,8 +52,9 @@ fn request(words: &[String]) -> Request {
 }
 
 /// Options that say where results go, how often samples are taken (`run.json` has it) and how something is told or printed.
-const NOT_ASKED: [&str; 11] =
-    ["workers", "sample", "map", "causes", "output", "report", "format", "progress", "full", "quiet", "help"];
+const NOT_ASKED: [&str; 12] = [
+    "workers", "sample", "map", "causes", "output", "report", "format", "progress", "full", "quiet", "explain", "help",
+];
 
 /// `run.json` keeps each option of a run: the words that it has are the same request. A new option has to be in one of these
 /// lines.

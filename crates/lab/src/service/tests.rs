@@ -58,7 +58,7 @@ fn mistakes_name_line_key_and_the_nearest_word() {
             phases("[[process.phase]]\ndo = \"allocate\"\nsize = \"-4\"\n"),
             "my.toml:6: process.phase.size: expected a size such as",
         ),
-        (phases(&format!("{access}for = \"1s\"\n")), "my.toml:4: process.phase.do: process p has no memory yet"),
+        (phases(&format!("{access}for = \"1s\"\n")), "my.toml:5: process.phase.do: process p has no memory yet"),
         (phases(&format!("{allocate}{access}")), "process.phase.for: missing; expected `for`, `times` or `until`"),
         (phases(&format!("{allocate}{access}for = \"2 days\"\n")), "expected a time up to a day, such as"),
         (

@@ -187,8 +187,8 @@ mod tests {
         let mut pattern = Pattern::new(share, 1000, (0, 1));
         let mut random = ChaCha8Rng::seed_from_u64(7);
         let later = Time(0) + Picos::from_secs(25);
-        let moved = (0..1000).filter(|_| (200..300).contains(&pattern.draw(&mut random, Time(0), later))).count();
-        assert!(moved > 850, "{moved}");
+        let after_shift = (0..1000).filter(|_| (200..300).contains(&pattern.draw(&mut random, Time(0), later))).count();
+        assert!(after_shift > 850, "{after_shift}");
     }
 
     #[test]
