@@ -1,6 +1,7 @@
 //! Developer commands of pagelab. CI runs `cargo xtask test` and nothing else.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line program talks to a person")]
 
+mod advise;
 mod apt;
 mod base;
 mod bench;
@@ -65,6 +66,15 @@ enum Command {
     /// s0, s2 and s4 with eight seeds, s3 with three, s1 with one; a line for each, with the claims that are lost and gained
     /// and the CPU time. Exits with 1 when one is lost. Takes an hour and a half of CPU time; a run that was stopped goes on.
     Claims(claims::Options),
+    /// Whether `pagelab advise` names the best setting of machines whose best setting is known, and none where nothing helps
+    ///
+    /// Each service of xtask/advise/ runs once for the captures that the advice sees. What is best is found by running the
+    /// service itself with other seeds and all values. A line for each; exits with 1 when one is wrong. Takes half an hour of
+    /// CPU time.
+    Advise {
+        /// Only these cases
+        cases: Vec<String>,
+    },
     /// CPU seconds of one seed of each experiment on sim, written into its file: what `pagelab list experiments` says
     ///
     /// One experiment after the other, its cells on all CPUs. Takes about an hour of CPU time for all; figures of a busy machine
@@ -152,6 +162,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Test { filter } => test::run(&workspace()?, filter.as_deref()),
         Command::Bench(options) => Ok(code(bench::run(&workspace()?, &options)?)),
         Command::Calibration => calibration::run(&workspace()?).map(|()| ExitCode::SUCCESS),
+        Command::Advise { cases } => Ok(code(advise::run(&workspace()?, &cases)?)),
         Command::Claims(options) => Ok(code(claims::run(&workspace()?, &options)?)),
         Command::Costs(options) => Ok(code(costs::run(&workspace()?, &options)?)),
         Command::Fidelity(options) => fidelity::run(&workspace()?, &options).map(|()| ExitCode::SUCCESS),

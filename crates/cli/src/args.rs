@@ -1,5 +1,6 @@
 //! The command line.
 
+mod advise;
 mod cells;
 mod claims;
 mod compare;
@@ -32,6 +33,7 @@ use report::Target;
 use units::Bytes;
 
 pub(crate) use self::{
+    advise::Advise,
     cells::{Cells, Collect},
     claims::{Claims, Score},
     compare::{Compare, Ladder, Noise},
@@ -136,6 +138,7 @@ Examples:
     Noise(Noise),
     Ladder(Ladder),
     Sweep(Sweep),
+    Advise(Advise),
     Cells(Cells),
     /// Work on cells that another machine wants done: lines of `pagelab cells` on stdin, a line of result for each on stdout
     #[command(after_help = "\

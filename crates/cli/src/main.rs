@@ -98,6 +98,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Compare(args) => compare(&args),
         Command::Ladder(args) => ladder(&args),
         Command::Sweep(args) => sweep(&args),
+        Command::Advise(args) => advise(&args),
         Command::Cells(args) => travel::cells(&args),
         Command::Worker => travel::worker(),
         Command::Collect(args) => travel::collect(&args),
@@ -363,6 +364,21 @@ fn sweep(args: &args::Sweep) -> anyhow::Result<ExitCode> {
     }
     let code = print(&lab::sweep::judged(&directory, &print_as)?)?;
     Ok(if is_whole { code } else { ExitCode::FAILURE })
+}
+
+/// No advice is a failure: nothing was found that is like the machine.
+fn advise(args: &args::Advise) -> anyhow::Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    lab::interrupt::set_on_signal(&stop)?;
+    let mut progress = progress::Reporter::new(args.progress, false);
+    let advice = lab::advise::advise(&args.wanted(), &stop, &mut progress);
+    progress.clear();
+    let advice = advice?;
+    let code = print(&match args.format {
+        WhyFormat::Text => lab::advise::text(&advice),
+        WhyFormat::Json => lab::advise::json(&advice),
+    })?;
+    Ok(if advice.is_given() { code } else { ExitCode::FAILURE })
 }
 
 fn calibrate(args: &args::Calibrate) -> anyhow::Result<ExitCode> {

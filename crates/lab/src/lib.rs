@@ -1,5 +1,6 @@
 //! An experiment is workload × variant × machine × state × target × seed. This crate knows every other one.
 
+pub mod advise;
 pub mod arithmetic;
 mod branches;
 pub mod calibrate;

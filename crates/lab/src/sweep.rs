@@ -255,7 +255,7 @@ fn is_file(name: &str, value: &str) -> bool {
 
 /// The value of a setting or parameter where a user sets none: of the machine, of the experiment, of the kernel; none where the
 /// kernel's rules decide.
-fn default(name: &str, session: &Session, experiment: &Experiment) -> Option<String> {
+pub(crate) fn default(name: &str, session: &Session, experiment: &Experiment) -> Option<String> {
     let only = |values: &Vec<String>| if let [value] = values.as_slice() { Some(value.clone()) } else { None };
     if !workload::is_setting(name) {
         let given = experiment.params.iter().find(|(known, _)| known == name);

@@ -8,7 +8,7 @@ use super::Command;
 /// Headings and the commands below them. A new command gets a place here.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run and show", &["run", "show", "report", "map", "why", "fork", "pack", "list"]),
-    ("Compare", &["compare", "noise", "ladder", "sweep"]),
+    ("Compare", &["compare", "noise", "ladder", "sweep", "advise"]),
     ("Trust", &["trust", "claims", "score"]),
     ("Machines and states of memory", &["machine", "calibrate", "state"]),
     ("Other machines, tools and shells", &["cells", "worker", "collect", "export", "completions", "man"]),

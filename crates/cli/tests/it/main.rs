@@ -1,5 +1,6 @@
 //! The command, as its users run it. One program, so that it is linked once.
 
+mod advise;
 mod arithmetic;
 mod autonumabench;
 mod bad_input;

@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{
-    logs::read_packed,
-    sysstate::{moved_on, vmstat},
-};
+use super::logs::read_packed;
+pub(crate) use super::sysstate::{moved_on, vmstat};
 use crate::usage::UsageError;
 
 /// How far counters moved: name, value before, value after, and the difference.

@@ -26,7 +26,7 @@ pub(super) fn wrong(file: &Path, line: usize, expected: &str, found: &str) -> Us
 }
 
 /// One capture of /proc/vmstat.
-pub(super) fn vmstat(file: &Path, text: &str) -> Result<BTreeMap<String, i64>, UsageError> {
+pub(crate) fn vmstat(file: &Path, text: &str) -> Result<BTreeMap<String, i64>, UsageError> {
     // 4.17 to 4.19 have a counter without a name.
     let has_name = |line: &str| !line.trim().is_empty() && line.trim().parse::<u64>().is_err();
     let lines = (1..).zip(text.lines()).filter(|(_, line)| has_name(line));
@@ -56,7 +56,7 @@ pub(super) fn moved(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64
 ///
 /// # Errors
 /// Several counters fell, or one that cannot: the machine was booted between them, or the captures are swapped.
-pub(super) fn moved_on(
+pub(crate) fn moved_on(
     before: (&Path, &BTreeMap<String, i64>),
     after: (&Path, &BTreeMap<String, i64>),
 ) -> Result<BTreeMap<String, i64>, UsageError> {
