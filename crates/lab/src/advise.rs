@@ -1,4 +1,4 @@
-//! What to set on a machine at work: from copies of its /proc to at most three settings, or to none.
+//! Settings for a machine at work: from copies of its /proc to at most three settings, or to none.
 //!
 //! | file | has |
 //! |---|---|
@@ -68,7 +68,7 @@ const KERNEL: &str = "6.1";
 pub struct Wanted {
     /// A folder with copies of /proc.
     pub from: PathBuf,
-    /// What is to get better.
+    /// The quantity that is to get better.
     pub goal: Goal,
     /// A machine file, where the folder has no zoneinfo.
     pub machine: Option<String>,

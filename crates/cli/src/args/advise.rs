@@ -22,7 +22,7 @@ pub(crate) struct Advise {
     /// A folder with vmstat.before, vmstat.after, uptime.before, uptime.after (or before/ and after/ with these) and zoneinfo
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     from: PathBuf,
-    /// What is to get better, as listed below
+    /// The quantity that is to get better, as listed below
     #[arg(long, value_name = "GOAL", default_value = "p99")]
     goal: Goal,
     /// Name or path of the machine, where the folder has no zoneinfo (`pagelab machine import`)

@@ -12,7 +12,7 @@ const QUIET: [&str; 2] = [
      pgalloc_dma32 105120\npgfree 85120\npgfault 310\nthp_fault_alloc 110\n",
 ];
 
-/// The same machine, with counters that no demand explains.
+/// That machine, with counters that no demand explains.
 fn odd() -> [String; 2] {
     let beside = |capture: &str, times: u64| {
         let names = ["compact_stall", "compact_fail", "pgscan_direct", "pgsteal_direct", "allocstall_normal", "pswpin"];

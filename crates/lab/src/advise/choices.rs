@@ -19,7 +19,7 @@ pub(super) struct Choice {
     pub(super) value: String,
 }
 
-/// What a machine of a release may be set to, by setting; `now` says the value that it has.
+/// Values that a machine of a release may be set to, by setting; `now` says the value that it has.
 pub(super) fn choices(
     release: (u32, u32),
     nodes: usize,

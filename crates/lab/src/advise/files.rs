@@ -43,7 +43,7 @@ pub(super) struct Observed {
     pub(super) last: BTreeMap<String, i64>,
     /// Bytes in swap, where a file says so.
     pub(super) in_swap: Option<u64>,
-    /// What is not modelled and may matter, a sentence each.
+    /// Mechanisms that are not modelled and may matter, a sentence each.
     pub(super) not_modelled: Vec<String>,
 }
 
@@ -164,8 +164,8 @@ fn between(before: &Path, after: &Path) -> Result<f64, UsageError> {
         _ => Err(UsageError::of_key(
             "--seconds",
             format!(
-                "how much time lies between {} and {} is not known: say it with --seconds N, or put copies of /proc/uptime beside \
-                 them (uptime.before beside vmstat.before)",
+                "how much time lies between {} and {} is not known: say it with --seconds N, or put copies of /proc/uptime \
+                 beside them (uptime.before beside vmstat.before)",
                 before.display(),
                 after.display()
             ),

@@ -1,4 +1,4 @@
-//! What a setting does to a goal: runs with it and without, seed by seed.
+//! The effect of a setting on a goal: runs with it and without, seed by seed.
 
 use std::str::FromStr;
 
@@ -143,7 +143,7 @@ impl Change {
     }
 }
 
-/// What was found of a setting.
+/// The effects of a setting that were found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
     /// The change of the goal's quantity.

@@ -101,7 +101,7 @@ impl Shape {
         Self { profile, every: EVERY, kept: KEPT }
     }
 
-    /// The same profile with other values of what counters do not tell.
+    /// This profile with other values of what counters do not tell.
     pub(super) fn others(self) -> Vec<Self> {
         let every: &[u64] = if self.profile == Profile::Bursts { &ALSO_EVERY } else { &[EVERY] };
         let all = every.iter().flat_map(|every| ALSO_KEPT.map(|kept| Self { every: *every, kept, ..self }));
@@ -115,7 +115,7 @@ impl Shape {
         format!("{}{every}{kept}", self.profile.name())
     }
 
-    /// The profile as a service's file, for a kernel and so many threads.
+    /// The profile as a service's file, for a kernel and a number of threads.
     pub(super) fn to_toml(self, demand: &Demand, kernel: &str, threads: usize) -> String {
         let mut file = format!(
             "# Demand of a machine at work, by its own counters: {}.\nabout = \"advise: {}\"\nkernel = \"{kernel}\"\n",
