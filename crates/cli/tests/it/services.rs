@@ -146,6 +146,38 @@ fn a_store_has_latencies_throughput_and_memory() {
     assert_eq!(document::run_hashes(&room.here().join("first")), document::run_hashes(&room.here().join("second")));
 }
 
+const BESIDE: &str = r#"
+about = "a phase beside another one"
+[[process]]
+name = "store"
+threads = 2
+[[process.phase]]
+name = "fill"
+do = "allocate"
+size = "8MiB"
+[[process.phase]]
+name = "serve"
+do = "access"
+for = "700ms"
+rate = "1k/s"
+[[process.phase]]
+name = "sweep"
+do = "access"
+every = "100ms"
+times = 10
+"#;
+
+#[test]
+fn a_phase_runs_beside_another_one_on_this_kernel_too() {
+    // The clock of a real kernel goes on between two looks at it.
+    let room = Room::new();
+    let path = room.give("beside.toml", BESIDE);
+    let text = room.run(&["run", &path, "--target", "host", "--memory", "64MiB", "--quiet"]).expect(0).stdout;
+    for row in ["serve-p50", "sweep-p50"] {
+        assert!(text.contains(row), "{row}\n{text}");
+    }
+}
+
 #[test]
 fn a_plan_is_said_in_words_before_it_runs() {
     let room = Room::new();
