@@ -4,7 +4,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
 };
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) tasks: AtomicU32,
     /// Barriers that somebody here made or used.
     pub(crate) barriers: Mutex<Vec<Arc<SharedBarrier>>>,
+    /// A task of this process has panicked, so that what others count is never full.
+    panicked: AtomicBool,
     /// The counter of fallbacks.
     fallbacks: Mutex<tracing::Reader>,
 }
@@ -71,7 +73,8 @@ impl Linux {
         let tasks = AtomicU32::new(1);
         let files = Files::new(ground);
         let fallbacks = Mutex::new(tracing::Reader::new(Watch::default()));
-        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, files, tasks, barriers: Mutex::default(), fallbacks }) }
+        let (barriers, panicked) = (Mutex::default(), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { epoch_ns, cpus, left, files, tasks, barriers, panicked, fallbacks }) }
     }
 
     /// Reads fallbacks of the page allocator from here on, in this process: [`Os::vmstat`] has them too.
@@ -250,6 +253,7 @@ impl Drop for ThreadEnd {
     fn drop(&mut self) {
         self.0.shared.tasks.fetch_sub(1, Ordering::Release);
         if std::thread::panicking() {
+            self.0.shared.panicked.store(true, Ordering::Release);
             self.0.cancel_all();
         }
     }
@@ -487,6 +491,9 @@ impl Os for Linux {
     }
 
     fn add(&self, barrier: Barrier, n: u32) -> Result<u32, Errno> {
+        if self.shared.panicked.load(Ordering::Acquire) {
+            return Err(Errno::CANCELED);
+        }
         Ok(self.barrier_of(barrier)?.add(n))
     }
 
@@ -547,6 +554,8 @@ mod tests {
         let task = os.spawn(Placement::Spread(0), async move |_: Linux| panic!("on purpose"));
         assert_eq!(block_on(os.arrive(meet)), Err(Errno::CANCELED));
         assert!(block_on(task).is_err());
+        // Nor do they wait for a count.
+        assert_eq!(os.add(meet, 1), Err(Errno::CANCELED));
     }
 
     #[test]

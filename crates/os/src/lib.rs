@@ -190,7 +190,8 @@ pub trait Os: Clone + Send + 'static {
     fn is_cancelled(&self, barrier: Barrier) -> bool;
 
     /// Adds to a number that those who know the barrier share, 0 at first, and says what it was before: an atomic operation of
-    /// user code, which takes no time of a simulated machine. It wraps around.
+    /// user code, which takes no time of a simulated machine. It wraps around. `ECANCELED` where a task of this process has
+    /// panicked, which counts no more.
     fn add(&self, barrier: Barrier, n: u32) -> Result<u32, Errno>;
 
     /// Sets that number.
