@@ -7,6 +7,7 @@
 mod arena;
 mod copies;
 mod crew;
+mod meeting;
 mod operations;
 mod pace;
 mod pattern;

@@ -205,14 +205,14 @@ fn mistakes_in_a_service_are_one_message() {
 }
 
 #[test]
-fn memory_that_does_not_suffice_is_said_before_it_runs() {
+fn a_mapping_that_no_kernel_makes_is_refused_before_it_runs() {
     let room = Room::new();
     let greedy = "about = \"too much\"\n[[process]]\nname = \"greedy\"\n[[process.phase]]\ndo = \"allocate\"\nsize = \"300%\"\n\
                   [[process]]\nname = \"small\"\n[[process.phase]]\ndo = \"sleep\"\nfor = \"1s\"\n";
     let path = room.give("greedy.toml", greedy);
     room.run(&words(&[&["run", &path], &SIM]))
         .expect(2)
-        .says(&["greedy needs 1536 MiB", "memory and swap of the machine"]);
+        .says(&["greedy.allocate maps 1536 MiB in one call", "memory and swap, 1024 MiB"]);
 }
 
 #[test]
@@ -223,4 +223,73 @@ fn a_machine_is_shown_as_its_file() {
     room.run(&["run", "fault-storm", "--target", "sim", "--machine", &path, "--set", "tasks=1", "--set", "size=2MiB"])
         .expect(0);
     room.run(&["machine", "show", "two-nodes-2g"]).expect(2).says(&["did you mean \"two-node-2g\"?"]);
+}
+
+/// A machine without swap, so small that memory is soon out.
+fn small_machine(room: &Room) -> String {
+    let text = room.run(&["machine", "show", "one-node-512m"]).expect(0).stdout;
+    let text = text.replace("swap = \"512MiB\"\n", "").replace("512MiB", "96MiB");
+    room.give("small-machine.toml", text)
+}
+
+const GREEDY: &str = r#"
+about = "too much"
+[[process]]
+name = "greedy"
+start = "1s"
+[[process.phase]]
+name = "grow"
+do = "allocate"
+size = "40%"
+times = 6
+[[process]]
+name = "small"
+threads = 2
+[[process.phase]]
+name = "fill"
+do = "allocate"
+size = "4MiB"
+[[process.phase]]
+name = "serve"
+do = "access"
+for = "3s"
+rate = "1k/s"
+writes = "50%"
+[[process.phase]]
+name = "sweep"
+do = "access"
+pattern = "sequential"
+every = "1s"
+times = 100
+[[process.phase]]
+name = "again"
+do = "access"
+times = 100
+[[process]]
+name = "last"
+after = "greedy.grow"
+[[process.phase]]
+name = "late"
+do = "allocate"
+size = "1MiB"
+"#;
+
+#[test]
+fn a_process_that_the_kernel_kills_is_a_row_and_others_go_on() {
+    let room = Room::new();
+    let (machine, path) = (small_machine(&room), room.give("greedy.toml", GREEDY));
+    let run = ["run", path.as_str(), "--machine", &machine, "--variant", "v6.1", "--quiet", "-o", "killed"];
+    let text = room.run(&words(&[&run])).expect(0).stdout;
+    let row = |name: &str| {
+        let found = text.lines().find_map(|line| line.strip_prefix(name));
+        found.unwrap_or_else(|| panic!("{name}\n{text}")).trim().to_owned()
+    };
+    assert_eq!(row("greedy-killed "), "1", "{text}");
+    // The survivors' phases are whole, those with several threads and those beside another one too.
+    assert_eq!((row("serve-reached "), row("serve-asked ")), ("1000".to_owned(), "1000".to_owned()));
+    for name in ["fill-p50 ", "serve-p99 ", "sweep-p50 ", "again-p50 ", "late-p50 "] {
+        row(name);
+    }
+    assert!(!text.contains("grow-"), "{text}");
+    assert!(text.contains("zero in all columns: small-killed, last-killed"), "{text}");
 }

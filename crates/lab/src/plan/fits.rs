@@ -11,6 +11,7 @@ use units::{
     Bytes,
     setting::{BALLOON, DEFLATE_ON_OOM, NUMA_BALANCING, REPORTING},
 };
+use workloads::Workload;
 
 use super::{Place, Session};
 use crate::workload;
@@ -29,7 +30,9 @@ pub(super) fn misfit(session: &Session) -> Option<String> {
         let machine = &session.machine.name;
         return Some(format!("files of {} ({from}) do not fit the disk of machine {machine}, {size}", mib(need)));
     }
-    if let Some(problem) = beyond_balloon(session).or_else(|| nothing_to_balance(session)) {
+    if let Some(problem) =
+        beyond_balloon(session).or_else(|| nothing_to_balance(session)).or_else(|| beyond_overcommit(session))
+    {
         return Some(problem);
     }
     // The simulator has no table of descriptors.
@@ -74,6 +77,29 @@ fn beyond_balloon(session: &Session) -> Option<String> {
         format!(
             "{BALLOON}: the guest is left with {size} and the workload touches {need} (trace, size): expected more, or \
              {DEFLATE_ON_OOM}=on"
+        )
+    })
+}
+
+/// Whether a phase of a service asks for more memory in one call than Linux promises: memory and swap, unless
+/// `vm.overcommit_memory` is 1 (`__vm_enough_memory`, mm/util.c).
+fn beyond_overcommit(session: &Session) -> Option<String> {
+    const OVERCOMMIT: (&str, &str) = ("vm.overcommit_memory", "1");
+    let mut settings = session.machine.settings.iter().chain(&session.settings);
+    if session.place.is_host() || settings.any(|(name, value)| (name.as_str(), value.as_str()) == OVERCOMMIT) {
+        return None;
+    }
+    let largest = |key| match workload::planned(key) {
+        Workload::Service(service) => service.largest_mapping(session.memory()),
+        _ => None,
+    };
+    let (phase, size) = session.keys.iter().filter_map(largest).max_by_key(|(_, size)| *size)?;
+    let most = session.machine.memory() + session.machine.swap;
+    (size > most).then(|| {
+        let (size, most) = (mib(size), mib(most));
+        format!(
+            "{phase} maps {size} in one call, and a kernel refuses more than memory and swap, {most}: expected a smaller size \
+             several times (times), or more threads"
         )
     })
 }

@@ -84,8 +84,14 @@ fn presses(workload: &str) -> bool {
 }
 
 /// Memory that a workload may map of a machine: its kernel needs some itself, and reclaim is not what fault-storm measures. A
-/// workload that means to have memory reclaimed may map all of it, and swap.
+/// workload that means to have memory reclaimed may map all of it, and swap. A service may map what it likes: whom the kernel
+/// kills is a result.
 pub(crate) fn cap_of(workload: &str, machine: &Machine) -> Bytes {
+    /// All addresses of a process (`TASK_SIZE`, x86).
+    const ADDRESSES: Bytes = Bytes(1 << 47);
+    if workload == workloads::service::INFO.name {
+        return ADDRESSES;
+    }
     if presses(workload) { machine.memory() + machine.swap } else { Bytes(machine.memory().0 / 4 * 3) }
 }
 

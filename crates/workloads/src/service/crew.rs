@@ -6,6 +6,7 @@ use os::{Barrier, Died, Os, Placement, Rusage};
 use units::{Bytes, Errno, Picos, Time};
 
 use super::{
+    meeting::Meeting,
     operations::{Hand, Member, settle},
     pace,
     phase::{Thread, Work, count, wait_for, wait_for_phase},
@@ -19,8 +20,16 @@ const NOBODY: u32 = 1_000_000;
 /// Where threads of a process meet: before a phase and behind it.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    begin: Barrier,
-    end: Barrier,
+    begin: Meeting,
+    end: Meeting,
+}
+
+impl Step {
+    /// Lets no thread wait for the calling one, which has failed.
+    async fn leave<O: Os>(self, os: &O) -> Result<(), Errno> {
+        self.begin.leave(os).await?;
+        self.end.leave(os).await
+    }
 }
 
 /// A phase beside another one, when it is over.
@@ -41,7 +50,7 @@ pub(super) async fn work<O: Os>(
     let of = member.process().clone();
     let mains: Vec<usize> = groups.iter().map(|group| group.start).collect();
     let threads = mains.iter().map(|main| member.threads_of(&of.phases[*main])).max().unwrap_or(1);
-    let step = Step { begin: os.barrier(threads).await?, end: os.barrier(threads).await? };
+    let step = Step { begin: Meeting::new(os, threads).await?, end: Meeting::new(os, threads).await? };
     let before = os.rusage().await?;
     let mut crew = Vec::new();
     for index in 1..threads {
@@ -50,8 +59,7 @@ pub(super) async fn work<O: Os>(
     }
     let led = lead(os, member, groups, step).await;
     if led.is_err() {
-        os.cancel(step.begin).await;
-        os.cancel(step.end).await;
+        step.leave(os).await?;
     }
     let mut others = Vec::new();
     for thread in crew {
@@ -121,9 +129,8 @@ async fn lead<O: Os>(
     if led.is_err() {
         // Threads beside a phase that does not come go on, and end.
         for gate in gates {
-            os.set(gate.open, 1)?;
-            os.cancel(gate.open).await;
-            os.cancel(gate.over).await;
+            count(os, gate.open, 1).await?;
+            count(os, gate.over, 1).await?;
         }
     }
     led
@@ -145,13 +152,13 @@ async fn lead_through<O: Os>(
         if let Some(event) = main.after {
             wait_for_phase(os, member, event).await?;
         }
-        os.arrive(step.begin).await?;
+        step.begin.arrive(os).await?;
         let start = os.now();
         count(os, gate.open, 1).await?;
         let mut thread = Thread::new(member, main, (0, 0), start);
         thread.go_on(os, member, main, None).await?;
-        os.arrive(step.end).await?;
-        os.cancel(gate.over).await;
+        step.end.arrive(os).await?;
+        count(os, gate.over, 1).await?;
         let mut ended = Vec::new();
         while let Some((index, thread)) = waiting.next_if(|(index, _)| group.contains(index)) {
             let beside = thread.await.map_err(|_| Errno::CANCELED)??;
@@ -175,8 +182,7 @@ async fn follow<O: Os>(
 ) -> Result<(Vec<Work>, Vec<Hand>, Rusage), Errno> {
     let worked = follow_through(os, member, mains, (index, step)).await;
     if worked.is_err() {
-        os.cancel(step.begin).await;
-        os.cancel(step.end).await;
+        step.leave(os).await?;
     }
     let (works, hands) = worked?;
     Ok((works, hands, os.rusage().await?))
@@ -193,12 +199,12 @@ async fn follow_through<O: Os>(
     let (mut works, mut hands) = (Vec::new(), Vec::new());
     for main in mains {
         let phase = &of.phases[*main];
-        os.arrive(step.begin).await?;
+        step.begin.arrive(os).await?;
         let mut thread = Thread::new(member, phase, (index, 0), os.now());
         if index < member.threads_of(phase) {
             thread.go_on(os, member, phase, None).await?;
         }
-        os.arrive(step.end).await?;
+        step.end.arrive(os).await?;
         works.push(thread.work());
         hands.push(thread.hand);
     }
@@ -266,6 +272,11 @@ async fn once<O: Os>(os: &O, mut member: Member, index: usize) -> Result<Beside,
     Ok(Beside { work: thread.work(), skipped: 0, rusage: os.rusage().await?, hand: thread.hand })
 }
 
+/// Whether the phase that another one runs beside is over. A kill cancels the barrier too, and counts nothing at it.
+fn is_over<O: Os>(os: &O, over: Barrier) -> Result<bool, Errno> {
+    Ok(os.is_cancelled(over) && os.add(over, 0)? > 0)
+}
+
 /// A phase beside another one, again and again until that one is over.
 async fn again<O: Os>(
     os: &O,
@@ -285,12 +296,12 @@ async fn again<O: Os>(
         loop {
             // Read once: the clock of a real kernel goes on meanwhile.
             let now = os.now();
-            if now >= due || os.is_cancelled(over) {
+            if now >= due || is_over(os, over)? {
                 break;
             }
             os.sleep(Picos(due.since(now).0.min(LOOK.0))).await;
         }
-        if os.is_cancelled(over) {
+        if is_over(os, over)? {
             break;
         }
         thread.go_on(os, &mut member, &phase, None).await?;

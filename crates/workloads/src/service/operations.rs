@@ -112,19 +112,7 @@ impl Member {
 
     /// Threads that share the work of a phase; some work is one thing, which one thread does.
     pub(super) fn threads_of(&self, phase: &Phase) -> u32 {
-        match phase.action {
-            Action::Allocate { .. }
-            | Action::Access(_)
-            | Action::Read { .. }
-            | Action::Write { .. }
-            | Action::Exec(_)
-            | Action::Compute(_)
-                if !phase.is_beside() =>
-            {
-                self.process().threads
-            }
-            _ => 1,
-        }
+        self.process().threads_of(phase)
     }
 
     /// Whether all copies of a process have ended.

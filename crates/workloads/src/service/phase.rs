@@ -186,11 +186,12 @@ impl Work {
     }
 }
 
+/// Between two looks at a count whose barrier is cancelled before the count is full.
+pub(super) const LOOK: Picos = Picos::from_millis(10);
+
 /// Waits until something has happened so often as is said: somebody counts it at a barrier that nobody else arrives at, and
 /// cancels the barrier when the count is full. All barriers are cancelled where a process dies: then the count is looked at.
 pub(super) async fn wait_for<O: Os>(os: &O, barrier: Barrier, count: u32) -> Result<(), Errno> {
-    /// Between two looks.
-    const LOOK: Picos = Picos::from_millis(10);
     if os.add(barrier, 0)? < count {
         // Cancelled is what it waits for.
         let _ = os.arrive(barrier).await;

@@ -293,6 +293,23 @@ pub(super) fn times(bytes: Bytes, count: u64) -> Bytes {
 }
 
 impl Process {
+    /// Threads that share the work of a phase; some work is one thing, which one thread does.
+    pub(super) fn threads_of(&self, phase: &Phase) -> u32 {
+        match phase.action {
+            Action::Allocate { .. }
+            | Action::Access(_)
+            | Action::Read { .. }
+            | Action::Write { .. }
+            | Action::Exec(_)
+            | Action::Compute(_)
+                if !phase.is_beside() =>
+            {
+                self.threads
+            }
+            _ => 1,
+        }
+    }
+
     /// Memory that a copy has mapped at once, at most.
     pub(crate) fn memory(&self, total: Bytes) -> Bytes {
         let mut held = Bytes(0);
@@ -320,6 +337,16 @@ impl Phase {
     /// Whether it runs while another one does.
     pub fn is_beside(&self) -> bool {
         self.beside || self.every.is_some()
+    }
+
+    /// Memory that one call of mmap(2) asks for, where `threads` threads share the phase.
+    fn mapping(&self, total: Bytes, threads: u32) -> Bytes {
+        match &self.action {
+            Action::Allocate { size, .. } => Bytes(size.of(total).0 / u64::from(threads)),
+            Action::Pin(pinning) => pinning.size.of(total),
+            Action::Exec(exec) => exec.size,
+            _ => Bytes(0),
+        }
     }
 
     /// Memory that it maps: what stays, and what is given back at its end.
@@ -371,6 +398,17 @@ impl Service {
             let problem = cpu.or_else(|| process.policy.misfit(nodes))?;
             Some(format!("process {}: {problem}", process.name))
         })
+    }
+
+    /// The phase that asks for most memory in one call of mmap(2), with its process, and how much that is.
+    pub fn largest_mapping(&self, total: Bytes) -> Option<(String, Bytes)> {
+        let of_phase = |process: &Process, phase: &Phase| {
+            let name = format!("{}.{}", process.name, phase.name);
+            (name, phase.mapping(total, process.threads_of(phase)))
+        };
+        let of_process =
+            |process: &Process| process.phases.iter().map(|phase| of_phase(process, phase)).collect::<Vec<_>>();
+        self.processes.iter().flat_map(of_process).max_by_key(|(_, size)| *size)
     }
 
     /// Whether its work is a fixed number of operations, whatever the kernel does.
