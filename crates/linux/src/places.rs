@@ -35,7 +35,24 @@ pub(crate) fn places(range: VmRange) -> Result<Vec<Placed>, Errno> {
             *sums.entry((node, is_huge)).or_default() += Bytes::PAGE.0;
         }
     }
+    limit(&mut sums, huge);
     Ok(sums.into_iter().map(|((node, is_huge), size)| Placed { node, is_huge, size: Bytes(size) }).collect())
+}
+
+/// Counts no more as huge than what is mapped so. Pages of a huge page that is mapped page by page, as after a write behind
+/// fork(2), have its flag too; on which node such a page is, of several, is not known then.
+fn limit(sums: &mut BTreeMap<(NodeId, bool), u64>, mapped: Bytes) {
+    let found: u64 = sums.iter().filter(|((_, is_huge), _)| *is_huge).map(|(_, size)| size).sum();
+    let mut excess = found.saturating_sub(mapped.0);
+    let nodes: Vec<NodeId> = sums.keys().filter(|(_, is_huge)| *is_huge).map(|(node, _)| *node).collect();
+    for node in nodes {
+        let size = sums[&(node, true)];
+        let moved = size.min(excess);
+        excess -= moved;
+        *sums.entry((node, false)).or_default() += moved;
+        sums.insert((node, true), size - moved);
+    }
+    sums.retain(|_, size| *size > 0);
 }
 
 /// The node of each page that is there. Automatic balancing takes away rights of pages now and then, 256 MiB at a time, to see
@@ -136,6 +153,20 @@ mod tests {
         let part = |start, len| VmRange { start: VirtAddr(start), len: Bytes(len) };
         assert_eq!(huge_in(smaps, part(0x7f00_0000_0000, 0x1000)), Bytes::mib(2));
         assert_eq!(huge_in(smaps, part(0x7f00_0040_0000, 0x20_0000)), Bytes(0));
+    }
+
+    #[test]
+    fn no_more_is_huge_than_is_mapped_so() {
+        let near = NodeId(0);
+        let sums = |base: u64, huge: u64| {
+            let all = [((near, false), Bytes::mib(base).0), ((near, true), Bytes::mib(huge).0)];
+            all.into_iter().filter(|(_, size)| *size > 0).collect::<BTreeMap<_, _>>()
+        };
+        for (mapped, expected) in [(8, sums(1, 8)), (2, sums(7, 2)), (0, sums(9, 0))] {
+            let mut found = sums(1, 8);
+            limit(&mut found, Bytes::mib(mapped));
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]
