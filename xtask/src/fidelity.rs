@@ -60,6 +60,10 @@ pub(crate) struct Options {
     /// At most so many seeds of each cell; the result is printed, and docs/ stays as it is
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
+    /// Compare what guests and the simulator have run into this result directory (`pagelab run ... --target vm --target sim
+    /// --state kernel`), instead of cells of ours; docs/ stays as it is
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["filter", "draw", "seeds", "refresh", "cached", "stale"])]
+    of: Option<PathBuf>,
     /// Run guests again, also where their results are in the cache
     #[arg(long)]
     refresh: bool,
@@ -79,10 +83,21 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
         print!("{}", lab::fidelity::draw::ranges());
         return Ok(());
     }
+    if let Some(directory) = &options.of {
+        return show(directory);
+    }
     match options.draw {
         Some(cells) => draw::run(workspace, options, cells),
         None => run_list(workspace, options),
     }
+}
+
+/// Prints how a result's simulated cells compare with those of its guests.
+fn show(directory: &Path) -> Result<()> {
+    let cells = results::beside(directory)?;
+    ensure!(!cells.is_empty(), "{}: no guest's cell with a simulated one beside it", directory.display());
+    print!("{}", table::renew("", &fidelity::compare("of its guests", &cells, Vec::new())));
+    Ok(())
 }
 
 /// The program of this tree, built now.
@@ -400,6 +415,7 @@ mod tests {
             (&["fidelity", "--draw", "2", "--seed", "1234567g"], "expected eight hexadecimal digits"),
             (&["fidelity", "--seed", "12345678"], "--draw <N>"),
             (&["fidelity", "--base", "HEAD"], "--draw <N>"),
+            (&["fidelity", "--of", "kv", "--draw", "2"], "cannot be used with"),
             (&["fidelity", "--draw", "2", "thpscale"], "cannot be used with"),
         ] {
             let (code, said) = refused(arguments).expect("it makes no sense");
