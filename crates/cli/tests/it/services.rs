@@ -197,6 +197,16 @@ fn a_plan_is_said_in_words_before_it_runs() {
 }
 
 #[test]
+fn the_services_that_real_kernels_ran_are_files_of_the_page() {
+    let room = Room::new();
+    for name in ["buffer-pool", "jvm", "kv-store"] {
+        let file = format!("{}/../../docs/services/{name}-512m.toml", env!("CARGO_MANIFEST_DIR"));
+        let said = room.run(&["run", &file, "--explain"]).expect(0).stdout;
+        assert!(said.starts_with(&format!("{name}-512m on machine one-cpu-512m")), "{said}");
+    }
+}
+
+#[test]
 fn mistakes_in_a_service_are_one_message() {
     let room = Room::new();
     let path = room.give("mine.toml", SMALL.replace("pattern", "patern"));
