@@ -14,6 +14,11 @@ pub(super) const NO_MANAGED: &str = "expected the managed frames of each zone, f
 /// The sentence for 32-bit kernels.
 pub(super) const HIGHMEM: &str = "32-bit kernels (zone HighMem) are not modelled: expected a 64-bit kernel";
 
+/// The sentence for other 32-bit kernels.
+pub(super) const BITS: &str = "32-bit kernels are not modelled: expected a 64-bit kernel";
+/// The addresses of a 32-bit kernel.
+const KIB_OF_32_BIT: u64 = 1 << 22;
+
 /// Every file that is needed and not there.
 pub(super) fn missing(capture: &Capture) -> Option<String> {
     let has = |key: &str| capture.texts.contains_key(key);
@@ -50,9 +55,24 @@ pub(super) fn files(capture: &Capture) -> Option<String> {
     if let Some(line) = highmem {
         return Some(format!("zoneinfo, line {line}: {HIGHMEM}"));
     }
-    let release = version::parse(capture.text("version").unwrap_or_default()).ok()?.text;
+    let release = version::parse(capture.text("version").unwrap_or_default()).ok().map(|release| release.text);
+    release.and_then(|release| of_32_bit(&release)).or_else(|| small_space(capture.text("meminfo").unwrap_or_default()))
+}
+
+/// The sentence for a release that only 32-bit kernels have.
+pub(super) fn of_32_bit(release: &str) -> Option<String> {
     let is_32_bit = OF_32_BIT.iter().any(|part| release.contains(part));
-    is_32_bit.then(|| format!("release {release}: 32-bit kernels are not modelled: expected a 64-bit kernel"))
+    is_32_bit.then(|| format!("release {release}: {BITS}"))
+}
+
+/// The sentence for 32-bit kernels, by /proc/meminfo: they have memory that is low or high, and less than 4 GiB of addresses.
+fn small_space(meminfo: &str) -> Option<String> {
+    let total = |line: &str| line.strip_prefix("VmallocTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok();
+    let is_small = |line: &str| total(line).is_some_and(|kib| (1..KIB_OF_32_BIT).contains(&kib));
+    let is_of_32_bit = |line: &&str| line.starts_with("LowTotal:") || is_small(line);
+    let at = meminfo.lines().position(|line| is_of_32_bit(&line))?;
+    let shown = meminfo.lines().nth(at).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(format!("meminfo, line {}: {BITS}, found {shown:?}", at + 1))
 }
 
 /// A later kernel whose zoneinfo lacks the line is cut off.
@@ -108,4 +128,20 @@ fn of_nodes(capture: &Capture) -> Option<u64> {
         line.1.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
     (!texts.is_empty()).then(|| texts.iter().map(|text| total(text)).sum::<Option<u64>>())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_low_or_few_addresses_are_of_32_bits() {
+        let refused = |meminfo: &str| small_space(&format!("MemTotal: 252308 kB\n{meminfo}\n"));
+        let expected = format!("meminfo, line 2: {BITS}, found \"VmallocTotal: 770048 kB\"");
+        assert_eq!(refused("VmallocTotal:     770048 kB").as_deref(), Some(expected.as_str()));
+        assert!(refused("LowTotal:         252308 kB").is_some());
+        for meminfo in ["VmallocTotal:   34359738367 kB", "VmallocTotal: 0 kB", "SwapTotal: 1 kB"] {
+            assert_eq!(refused(meminfo), None, "{meminfo}");
+        }
+    }
 }

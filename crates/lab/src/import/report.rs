@@ -31,8 +31,15 @@ pub(crate) fn machine(report: &Report, name: &str, kernel: Option<&str>) -> Resu
     if report.page_kib != 4 {
         return Err(format!("pages of {} KiB are not modelled: its smallest blocks are not of 4 kB", report.page_kib));
     }
-    if let Some(zone) = report.zones.iter().find(|zone| zone.name == "HighMem") {
+    // Kernels of 2.6 print an empty one on x86-64.
+    if let Some(zone) = report.zones.iter().find(|zone| zone.name == "HighMem" && zone.present > 0) {
         return Err(format!("line {}: {}", zone.line, refuse::HIGHMEM));
+    }
+    if let Some(line) = report.of_32_bit {
+        return Err(format!("line {line}: {}", refuse::BITS));
+    }
+    if let Some(problem) = report.release.as_deref().and_then(refuse::of_32_bit) {
+        return Err(problem);
     }
     if let Some(zone) = report.zones.iter().find(|zone| zone.managed.is_none()) {
         return Err(format!("line {}: {}", zone.line, refuse::NO_MANAGED));

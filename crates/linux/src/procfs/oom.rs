@@ -1,8 +1,9 @@
 //! Memory as the kernel prints it when it runs out: the `Mem-Info:` of an OOM report, of a page allocation failure, or of
 //! SysRq m (`show_free_areas()`, mm/show_mem.c, v6.6).
 //!
-//! Reports come through logs and mails, with times, host names and quotation marks before each line, and wrapped. So words are
-//! read in their order, wherever a line ends: a zone begins with `Normal free:`, its list of free blocks with `Normal: 12*4kB`.
+//! Reports come through logs and mails, with times, host names and quotation marks before each line, and wrapped, even within a
+//! word. So words are read in their order, wherever a line ends: a zone begins with `Normal free:`, its list of free blocks with
+//! `Normal: 12*4kB`. Kernels since 4.9 may print parts of a line as lines of their own, with lines of other CPUs between.
 
 use units::{Frames, NodeId};
 
@@ -26,6 +27,8 @@ pub struct Report {
     pub reports: usize,
     /// The page size in KiB.
     pub page_kib: u64,
+    /// The first line with a register or an address of a 32-bit kernel.
+    pub of_32_bit: Option<usize>,
 }
 
 /// One zone. Sizes are in KiB, as they are printed.
@@ -77,6 +80,8 @@ const ZONES: [&str; 6] = ["DMA", "DMA32", "Normal", "HighMem", "Movable", "Devic
 const SIZES: [&str; 7] = ["free", "boost", "min", "low", "high", "present", "managed"];
 /// More than any zone has, in KiB: a number above it is damaged.
 const KIB_MAX: u64 = 1 << 42;
+/// Characters of times and host names before the kernel's text, at most.
+const PREFIX_MAX: usize = 80;
 /// More orders than any kernel has.
 const ORDERS_MAX: usize = 20;
 /// More CPUs than any kernel is built for.
@@ -121,10 +126,44 @@ pub fn parse(text: &str) -> Result<Report, ProcError> {
 }
 
 fn words(text: &str) -> Vec<Word<'_>> {
-    text.lines()
-        .enumerate()
-        .flat_map(|(line, text)| text.split_whitespace().map(move |text| Word { text, line: line + 1 }))
-        .collect()
+    let of_line = |(line, text)| {
+        let words = without_prefix(text).split_whitespace();
+        words.map(move |text| Word { text, line: line + 1 })
+    };
+    text.lines().enumerate().flat_map(of_line).collect()
+}
+
+/// The line of a log without times, host, level and thread: behind `kernel:` and `[   12.500000]`, `[T123]`.
+fn without_prefix(line: &str) -> &str {
+    let near = line.char_indices().nth(PREFIX_MAX).map_or(line.len(), |(end, _)| end);
+    let kernel = line[..near].find("kernel:").map_or(0, |at| at + "kernel:".len());
+    let is_time = |inner: &str| {
+        let inner = inner.trim_start();
+        inner.contains('.') && inner.chars().all(|c| c.is_ascii_digit() || c == '.')
+    };
+    let mut rest = &line[kernel..];
+    if let Some((before, inner, behind)) = bracketed(rest)
+        && before.len() < PREFIX_MAX
+        && is_time(inner)
+    {
+        rest = behind;
+    }
+    // The thread or CPU that printed the line (CONFIG_PRINTK_CALLER).
+    let is_caller = |inner: &str| {
+        let inner = inner.trim_start();
+        inner.starts_with(['T', 'C']) && inner.len() > 1 && inner[1..].chars().all(|c| c.is_ascii_digit())
+    };
+    match bracketed(rest) {
+        Some((before, inner, behind)) if before.trim().is_empty() && is_caller(inner) => behind,
+        _ => rest,
+    }
+}
+
+/// The first brackets of a line: what stands before, in and behind them.
+fn bracketed(line: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = line.split_once('[')?;
+    let (inner, behind) = rest.split_once(']')?;
+    Some((before, inner, behind))
 }
 
 struct Draft {
@@ -146,6 +185,8 @@ struct Reader {
     reserve: Option<usize>,
     /// Words since `tainted`.
     since_tainted: Option<usize>,
+    /// The node of a line `Node 0` that the rest of the line has not followed yet.
+    node: Option<NodeId>,
 }
 
 impl Reader {
@@ -153,12 +194,17 @@ impl Reader {
         let word = words[at];
         let next = words.get(at + 1);
         self.system(words, at);
+        let is_last = next.is_none_or(|next| next.line != word.line);
+        if let Some(number) = word.text.parse().ok().filter(|_| is_last && at > 0 && words[at - 1].text == "Node") {
+            self.node = Some(NodeId(number));
+        }
         if ZONES.contains(&word.text) && next.is_some_and(|next| next.text.starts_with("free:")) {
             return self.zone(words, at);
         }
         let name = word.text.strip_suffix(':').filter(|name| ZONES.contains(name));
-        if let Some(name) = name.filter(|_| next.is_some_and(|next| blocks(next.text).is_some())) {
-            let node = node_before(words, at);
+        let has_list = next.is_some_and(|next| blocks(next.text).is_some()) || (is_last && self.node.is_some());
+        if let Some(name) = name.filter(|_| has_list) {
+            let node = self.node_before(words, at);
             let is_its = |draft: &Draft| draft.zone.node == node && draft.zone.name == name;
             self.list = self.drafts.iter().position(is_its);
             self.sizes = None;
@@ -175,10 +221,22 @@ impl Reader {
                 _ => self.reserve = None,
             }
         }
+        // A word that was split where the line was full.
+        let whole = next.filter(|_| is_last).map(|next| format!("{}{}", word.text, next.text)).unwrap_or_default();
         if let Some(list) = self.list {
-            return self.block(list, word);
+            let is_split = blocks(word.text).is_none() && blocks(&whole).is_some();
+            return self.block(list, if is_split { Word { text: &whole, ..word } } else { word });
         }
-        self.size(word)
+        let is_split = size(word.text).is_none() && size(&whole).is_some();
+        self.size(if is_split { Word { text: &whole, ..word } } else { word })
+    }
+
+    /// The node before a zone's name; kernels without NUMA print none.
+    fn node_before(&mut self, words: &[Word<'_>], at: usize) -> NodeId {
+        let waiting = self.node.take();
+        let node = at.checked_sub(2).filter(|at| words[*at].text.ends_with("Node"));
+        let node = node.and_then(|_| words[at - 1].text.parse().ok()).map(NodeId);
+        node.or(waiting).unwrap_or(NodeId(0))
     }
 
     /// Words that are of the machine, not of a zone.
@@ -200,6 +258,9 @@ impl Reader {
         if text == "Linux" && words.get(at + 1).is_some_and(|word| word.text == "version") {
             self.report.release = words.get(at + 2).map(|word| word.text.to_owned());
         }
+        if is_of_32_bit(text) {
+            self.report.of_32_bit.get_or_insert(words[at].line);
+        }
         if text.eq_ignore_ascii_case("tainted") || text == "Tainted:" {
             self.since_tainted = Some(0);
         } else if let Some(since) = self.since_tainted.as_mut() {
@@ -214,7 +275,7 @@ impl Reader {
     }
 
     fn zone(&mut self, words: &[Word<'_>], at: usize) -> Result<(), ProcError> {
-        let (node, name) = (node_before(words, at), words[at].text);
+        let (node, name) = (self.node_before(words, at), words[at].text);
         let is_its = |draft: &Draft| draft.zone.node == node && draft.zone.name == name;
         if self.drafts.iter().any(is_its) {
             // A report that is cut off is not the last whole one.
@@ -230,14 +291,12 @@ impl Reader {
     /// A size of a zone, such as `free:15360kB`; other words are left out.
     fn size(&mut self, word: Word<'_>) -> Result<(), ProcError> {
         let Some(draft) = self.sizes.and_then(|at| self.drafts.get_mut(at)) else { return Ok(()) };
-        let Some((key, value)) = word.text.split_once(':') else { return Ok(()) };
+        let Some((key, _)) = word.text.split_once(':') else { return Ok(()) };
         let Some(key) = SIZES.into_iter().find(|size| *size == key) else { return Ok(()) };
         if draft.has.contains(&key) {
             return Ok(());
         }
-        let number = value.trim_end_matches(',').strip_suffix("kB").or_else(|| value.strip_suffix("KB"));
-        let number = number.and_then(|number| number.parse().ok()).filter(|kib| *kib <= KIB_MAX);
-        let kib = number.ok_or_else(|| word.wrong(format!("{key}:NUMBERkB")))?;
+        let (_, kib) = size(word.text).ok_or_else(|| word.wrong(format!("{key}:NUMBERkB")))?;
         draft.has.push(key);
         let zone = &mut draft.zone;
         match key {
@@ -311,10 +370,13 @@ impl Draft {
     }
 }
 
-/// The node before a zone's name; kernels without NUMA print none.
-fn node_before(words: &[Word<'_>], at: usize) -> NodeId {
-    let node = at.checked_sub(2).filter(|at| words[*at].text.ends_with("Node"));
-    NodeId(node.and_then(|_| words[at - 1].text.parse().ok()).unwrap_or(0))
+/// `free:15360kB`: one of [`SIZES`], and KiB.
+fn size(text: &str) -> Option<(&'static str, u64)> {
+    let (key, value) = text.split_once(':')?;
+    let key = SIZES.into_iter().find(|size| *size == key)?;
+    let value = value.trim_end_matches(',');
+    let number = value.strip_suffix("kB").or_else(|| value.strip_suffix("KB"))?;
+    Some((key, number.parse().ok().filter(|kib| *kib <= KIB_MAX)?))
 }
 
 /// `12*4kB`: blocks, and the size of each in KiB.
@@ -322,6 +384,13 @@ fn blocks(text: &str) -> Option<(u64, u64)> {
     let (count, size) = text.split_once('*')?;
     let kib: u64 = size.strip_suffix("kB")?.parse().ok()?;
     Some((count.parse().ok().filter(|count| *count <= KIB_MAX)?, kib)).filter(|(_, kib)| (1..=KIB_MAX).contains(kib))
+}
+
+/// Is it a register of i386, or an address of a call trace with 8 digits, where 64-bit kernels have 16: `[<c0123456>]`?
+fn is_of_32_bit(text: &str) -> bool {
+    let address = text.strip_prefix("[<").or_else(|| text.strip_prefix("([<")).and_then(|rest| rest.split('>').next());
+    let is_short = |address: &str| address.len() == 8 && address.chars().all(|c| c.is_ascii_hexdigit());
+    matches!(text, "EIP:" | "EAX:") || address.is_some_and(is_short)
 }
 
 /// Is it a release, such as 4.18.0-305.el8.x86_64? A time, such as 12345.678901, is none.
@@ -376,6 +445,50 @@ mod tests {
         );
         same(&format!("{REPORT}{REPORT}"));
         same(&format!("{REPORT}{}", &REPORT[..REPORT.find(" present").unwrap()]));
+    }
+
+    #[test]
+    fn parts_of_a_line_that_were_printed_as_lines_are_one() {
+        let expected = parse(REPORT).unwrap();
+        let parts = REPORT
+            .replace("[ 12.5] Node 0 ", "[ 12.5] Node 0 \n[ 12.6][ T77] other: line\n[ 12.7][    C1] ")
+            .replace("[ 12.5] Node 1 ", "[ 12.5] Node 1 \n[ 12.7] ")
+            .replace("DMA: ", "DMA: \n[ 12.8] ")
+            .replace(" 1*2048kB", "\nJan  1 00:00:01 host kernel: [ 12.9] 1*2048kB");
+        let blocks = |report: &Report| -> Vec<(NodeId, [u64; 3], Vec<u64>)> {
+            report.zones.iter().map(|zone| (zone.node, zone.marks, zone.blocks.clone())).collect()
+        };
+        let found = parse(&parts).unwrap();
+        assert_eq!((blocks(&found), found.release), (blocks(&expected), expected.release), "{parts}");
+    }
+
+    #[test]
+    fn words_that_were_split_where_a_line_was_full_are_one() {
+        let expected = parse(REPORT).unwrap().zones;
+        for (whole, split) in [
+            ("managed:2031616kB", "managed:\n> 2031616kB"),
+            ("present:2097152kB", "present:2097152k\nB"),
+            ("min:34544kB", "mi\nn:34544kB"),
+            ("3*4096kB", "3*40\n96kB"),
+        ] {
+            let zones = parse(&REPORT.replace(whole, split)).unwrap().zones;
+            let sizes = |zones: &[ReportedZone]| {
+                zones
+                    .iter()
+                    .map(|zone| (zone.marks, zone.present, zone.managed, zone.blocks.clone()))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(sizes(&zones), sizes(&expected), "{split}");
+        }
+    }
+
+    #[test]
+    fn kernels_of_32_bits_are_told_by_their_addresses() {
+        let line = |text: &str| parse(&format!("[ 1.5]  {text}\n{REPORT}")).unwrap().of_32_bit;
+        for text in ["[<c0123456>] ? x+0x1/0x2", "EIP: 0060:[<c01>]", "EAX: 00000000 EBX: 00000001"] {
+            assert_eq!(line(text), Some(1), "{text}");
+        }
+        assert_eq!(line("[<ffffffff81123456>] x+0x1/0x2"), None);
     }
 
     #[test]
