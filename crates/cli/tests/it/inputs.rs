@@ -150,6 +150,19 @@ fn inputs_may_be_an_oom_report_or_a_folder_with_one() {
 }
 
 #[test]
+fn inputs_may_be_an_oom_report_of_a_cgroup_which_is_refused_in_a_sentence() {
+    let room = Room::new();
+    let log = "[ 1.0] CPU: 2 PID: 4 Comm: app Not tainted 6.1.0 #1\n[ 1.1] Memory cgroup out of memory: Killed process 4 (app)\n";
+    let log = room.give("oom.txt", log);
+    for line in [vec!["machine", "import", "--from", &log], vec!["map", &log]] {
+        let message = room.run(&line).expect(2).stderr;
+        assert!(message.contains("line 2: the OOM report is of the limit of a memory cgroup"), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+    assert!(room.run(&["show", &log]).expect(2).stderr.contains("its form is not known"), "no JSON");
+}
+
+#[test]
 fn inputs_of_vmstat_say_which_is_older_and_have_no_negative_counts() {
     let room = Room::new();
     let message = room.run(&["show", &input("vmstat-reboot")]).expect(2).stderr;
@@ -262,6 +275,8 @@ Node 0, zone   Normal            3            9
     let nothing = room.give("nothing", "hello\n");
     let message = room.run(&["map", &nothing, &nothing]).expect(2).stderr;
     assert!(message.contains("expected buddyinfo, pagetypeinfo or an OOM report"), "{message}");
+    let message = room.run(&["map", &nothing]).expect(2).stderr;
+    assert!(message.contains("expected a state, buddyinfo, pagetypeinfo or an OOM report"), "{message}");
     let cut = room.give("cut", "Page block order: 9\nPages per block:  512\n");
     assert!(room.run(&["map", &cut]).expect(2).stderr.contains("pagetypeinfo, line "), "a place");
     let vast = room.give("vast", "Node 0, zone DMA 99999999999999999\n");

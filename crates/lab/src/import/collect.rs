@@ -104,11 +104,31 @@ fn of_folder(folder: &Path) -> Result<Collected, UsageError> {
 /// The files in a text: copies of /proc with whatever is around them, or an OOM report.
 fn of_text(name: &str, text: &str) -> Result<Collected, UsageError> {
     let capture = Capture::pasted(text);
-    if !capture.texts.contains_key("zoneinfo") && oom::is_report(text) {
+    if capture.texts.contains_key("zoneinfo") {
+        return Ok(Collected::Files(capture));
+    }
+    if oom::is_report(text) {
         let report = oom::parse(text).map_err(|error| UsageError::in_file(name, error))?;
         return Ok(Collected::Report(name.to_owned(), report));
     }
-    Ok(Collected::Files(capture))
+    match of_cgroup(text) {
+        Some(line) if !COUNTS.iter().any(|key| capture.texts.contains_key(*key)) => {
+            Err(UsageError::in_file(name, format!("line {line}: {NO_MEM_INFO}")))
+        }
+        _ => Ok(Collected::Files(capture)),
+    }
+}
+
+/// Files that count free memory.
+const COUNTS: [&str; 2] = ["buddyinfo", "pagetypeinfo"];
+/// The sentence for reports of a cgroup's limit.
+const NO_MEM_INFO: &str = "the OOM report is of the limit of a memory cgroup, which does not print the memory of the machine: \
+                           expected a report with Mem-Info, or zoneinfo";
+
+/// The line that says that a cgroup was out of memory.
+fn of_cgroup(text: &str) -> Option<usize> {
+    let signs = ["Memory cgroup out of memory", "CONSTRAINT_MEMCG", "killed as a result of limit of"];
+    text.lines().position(|line| signs.iter().any(|sign| line.contains(sign))).map(|at| at + 1)
 }
 
 /// Files as the kernel wrote them are left alone; others are taken for pasted texts.

@@ -103,6 +103,12 @@ pub fn map(wanted: &MapWanted) -> Result<String, UsageError> {
     }
     if source.is_file() {
         refuse_selection(wanted)?;
+        if !State::is_one(source) {
+            return Err(UsageError::in_file(
+                source.display(),
+                "expected a state, buddyinfo, pagetypeinfo or an OOM report with the sizes of zones, found another file",
+            ));
+        }
         return of_state(&source.display().to_string(), &State::load(source)?, wanted);
     }
     let mut shown = read(source, None)?;
