@@ -446,7 +446,8 @@ impl<'a> Watch<'a> {
 fn backends(plan: &Plan) -> Vec<Bytes> {
     let mut sizes: Vec<Bytes> = plan.nodes.iter().map(|node| node.memory).collect();
     let extra = pmem(plan).map_or(Bytes(0), |layout| layout.extra);
-    if let Some(last) = sizes.last_mut() {
+    // A disk in memory lies at its end.
+    if let Some(last) = sizes.iter_mut().rfind(|size| **size > Bytes(0)) {
         *last += extra;
     }
     sizes
@@ -486,9 +487,14 @@ fn arguments(guest: &Guest<'_>, archive: &Path, files: &Files, disks: &Disks) ->
         words.pair("-device", balloon);
     }
     for ((id, node), size) in (0..).map(NodeId).zip(nodes).zip(backends) {
-        words.pair("-object", format!("memory-backend-ram,size={}K,id=m{id}", size.as_kib()));
         let cpus: String = node.cpus.iter().map(|cpu| format!(",cpus={cpu}")).collect();
-        words.pair("-numa", format!("node,nodeid={id},memdev=m{id}{cpus}"));
+        // A node without memory has no backend: QEMU has none of 0 bytes.
+        let mut memory = String::new();
+        if size > Bytes(0) {
+            words.pair("-object", format!("memory-backend-ram,size={}K,id=m{id}", size.as_kib()));
+            memory = format!(",memdev=m{id}");
+        }
+        words.pair("-numa", format!("node,nodeid={id}{memory}{cpus}"));
     }
     for (from, row) in guest.distances.iter().enumerate() {
         for (to, distance) in row.iter().enumerate().filter(|(to, _)| *to != from) {

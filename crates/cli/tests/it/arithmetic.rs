@@ -31,10 +31,29 @@ fn vm_four_node_2g() {
     check("vm_four_node_2g", "four-node-2g", &["0 DMA", "0 DMA32", "1 DMA32", "2 DMA32", "3 DMA32"]);
 }
 
+#[test]
+fn vm_node_without_memory() {
+    let room = Room::new();
+    let node = |id: u32, memory: &str, distance: &str| {
+        format!("[[node]]\nid = {id}\nmemory = \"{memory}\"\ncpus = \"{id}\"\ndistance = {distance}\n")
+    };
+    let nodes = [node(0, "1GiB", "[10, 20, 30]"), node(1, "0B", "[20, 10, 20]"), node(2, "1GiB", "[30, 20, 10]")];
+    let machine = room.give("middle.toml", format!("about = \"no memory in the middle\"\n{}", nodes.concat()));
+    let booted = check_in(&room, "vm_node_without_memory", &machine, &["0 DMA", "0 DMA32", "2 DMA32"]);
+    if booted {
+        let cells = std::fs::read_to_string(room.here().join("result").join(RESULT_FILE)).expect("the result");
+        assert!(cells.contains("Node 1, zone    DMA32\\n  pages free     0\\n"), "the node is there, and empty");
+    }
+}
+
 /// Boots a machine whose zones with pages must be these, and compares.
 fn check(name: &str, machine: &str, populated: &[&str]) {
-    let Some(_turn) = guests::turn(name) else { return };
-    let room = Room::new();
+    check_in(&Room::new(), name, machine, populated);
+}
+
+/// Boots a machine whose zones with pages must be these, and compares; the result is in the room. Whether guests run here.
+fn check_in(room: &Room, name: &str, machine: &str, populated: &[&str]) -> bool {
+    let Some(_turn) = guests::turn(name) else { return false };
     let target = ["run", "fault-storm", "--target", "vm", "--accel", "tcg", "--machine", machine, "--format", "json"];
     let answer = room.run(&words(&[&target, &TINY, &["-o", "result"]])).expect(0);
     let document = Document::parse(&answer.stdout);
@@ -60,8 +79,9 @@ fn check(name: &str, machine: &str, populated: &[&str]) {
         assert!(min_free.within && min_free.difference_percent.abs() <= 2.5, "{phase:?}: {min_free:?}");
         assert!(min_free.kernel_kib > 1000, "{phase:?}: {min_free:?}");
     }
-    assert_one_page_shows(&room, recomputed);
+    assert_one_page_shows(room, recomputed);
     room.assert_nothing_left("a run");
+    true
 }
 
 /// Every figure, one by one: not only by the verdict of the code under test.
