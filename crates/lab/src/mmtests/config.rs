@@ -15,16 +15,21 @@ use crate::{
 };
 
 /// Benchmarks of mmtests, the experiments that do the same, and what the benchmark's keys begin with.
-const BENCHMARKS: [(&str, &str, &str); 6] = [
+const BENCHMARKS: [(&str, &str, &str); 7] = [
     ("thpscale", "thpscale", "THPSCALE_"),
     ("thpcompact", "thpcompact", "THPCOMPACT_"),
     ("thpfioscale", "thpfioscale", "THPFIOSCALE_"),
+    ("thpchallenge", "thpfioscale", "THPCHALLENGE_"),
     ("autonumabench", "autonumabench", "AUTONUMABENCH_"),
     ("specjbb", "warehouses", "SPECJBB_"),
     ("wis-pf", "will-it-scale", "WILLITSCALE_"),
 ];
 /// More threads take no workload.
 const THREADS_MAX: u32 = 4096;
+/// The programs of autonumabench, which do not begin as its other keys do.
+const PROGRAMS: &str = "AUTONUMA_TESTS";
+/// The background of thpchallenge that thpfioscale had: files that are written and read badly.
+const OF_FIO: &str = "fio-";
 /// As many threads as mmtests' own configurations ask for, which is the grid of an experiment that names none.
 const ALL_THREADS: [&str; 2] = ["$((NUMCPUS*4))", "$(($NUMCPUS*4))"];
 /// The setting that mmtests writes before each test.
@@ -47,7 +52,16 @@ pub(crate) fn experiment(path: &str) -> Result<Option<Experiment>, UsageError> {
     }
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(None) };
     let exports = exports(&text);
-    let Some(tests) = exports.iter().find(|export| export.key == "MMTESTS") else { return Ok(None) };
+    let Some(tests) = exports.iter().find(|export| export.key == "MMTESTS") else {
+        let is_named = Path::new(path).file_name().is_some_and(|name| name.to_string_lossy().starts_with("config-"));
+        let is_experiment = text.lines().any(|line| line.starts_with("workload"));
+        if exports.is_empty() && (is_experiment || !is_named) {
+            return Ok(None);
+        }
+        let what = "expected `export MMTESTS=BENCHMARK`, found none: a configuration of mmtests names its benchmark itself, \
+                    files that it reads are not looked at";
+        return Err(UsageError::in_file(path, what));
+    };
     let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path);
     crate::source::check_name("experiment", name, &[':']).map_err(|problem| UsageError::in_file(path, problem))?;
     let wrong = |export: &Export<'_>, problem: String| UsageError::in_line(path, export.line, problem);
@@ -57,12 +71,18 @@ pub(crate) fn experiment(path: &str) -> Result<Option<Experiment>, UsageError> {
     for export in &exports {
         match export.key.strip_prefix(prefix) {
             Some(key) => asked.take(key, export).map_err(|problem| wrong(export, problem))?,
+            None if export.key == PROGRAMS && prefix == "AUTONUMABENCH_" => {
+                asked.others.push(("program".to_owned(), words(export.value)));
+            }
             None if export.key == THP && export.value != "default" => {
                 let value = export.value.to_owned();
                 asked.settings.push(("transparent_hugepage/enabled".to_owned(), vec![value]));
             }
             None => {}
         }
+    }
+    if let Some(name) = asked.of_machine {
+        notice::leave(format!("{path}: {name} depends on a machine: left out, --set threads=... names threads"));
     }
     if !asked.unknown.is_empty() {
         notice::leave(format!("{path}: {} of {ours} are not there: left out", asked.unknown.join(", ")));
@@ -99,6 +119,11 @@ fn exports(text: &str) -> Vec<Export<'_>> {
     exports
 }
 
+/// Names in lower case: `NUMA01 NUMA02`.
+fn words(value: &str) -> Vec<String> {
+    value.split([' ', ',']).filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect()
+}
+
 fn benchmark(tests: &str) -> Result<(&'static str, &'static str, &'static str), String> {
     let mut names = tests.split_whitespace();
     let (Some(name), None) = (names.next(), names.next()) else {
@@ -120,6 +145,8 @@ struct Asked<'a> {
     others: Vec<(String, Vec<String>)>,
     settings: Vec<(String, Vec<String>)>,
     unknown: Vec<&'a str>,
+    /// A number of threads that is a formula of the machine.
+    of_machine: Option<&'a str>,
 }
 
 impl<'a> Asked<'a> {
@@ -132,10 +159,17 @@ impl<'a> Asked<'a> {
             })
         };
         match key {
+            "MIN_THREADS" | "MAX_THREADS" if is_formula(value) => self.of_machine = Some(name),
             "MIN_THREADS" => self.min = Some(threads()?),
             "MAX_THREADS" if ALL_THREADS.contains(value) => {}
             "MAX_THREADS" => self.max = Some(threads()?),
-            "MAPSIZE" => {
+            "BACKGROUND" if !value.starts_with(OF_FIO) => {
+                return Err(format!(
+                    "{name}: no workload is like {value:?}: expected a background of fio, `{OF_FIO}...`"
+                ));
+            }
+            "BACKGROUND" => {}
+            "MAPSIZE" | "THP_WSETSIZE" => {
                 let size = size(value).ok_or_else(|| {
                     format!("{name}: expected bytes or $((MEMTOTAL_BYTES*A/B)) of whole percents, found {value:?}")
                 })?;
@@ -165,6 +199,11 @@ impl<'a> Asked<'a> {
         }
         Ok(params)
     }
+}
+
+/// Threads of the CPUs and nodes of the machine that mmtests runs on, but for as many as its own configurations ask for.
+fn is_formula(value: &str) -> bool {
+    value.starts_with('$') && !ALL_THREADS.contains(&value) && value.contains(|c: char| c.is_ascii_uppercase())
 }
 
 /// Bytes, or a share of memory.
@@ -241,5 +280,27 @@ mod tests {
             error("export MMTESTS=thpscale\nexport THPSCALE_MIN_THREADS=4\n").contains("MIN_THREADS of 1, found 4")
         );
         assert!(read("workload = 'thpscale'\n").unwrap().is_none());
+        // The name of the file says what it is.
+        let message = error("source configs/config-other\n");
+        assert!(message.starts_with("HERE: expected `export MMTESTS=BENCHMARK`, found none"), "{message}");
+    }
+
+    #[test]
+    fn configurations_of_today_have_formulas_backgrounds_and_programs() {
+        let text = "export MMTESTS=\"thpchallenge\"\nexport THPCHALLENGE_BACKGROUND=\"fio-random\"\n\
+                    export THPCHALLENGE_MIN_THREADS=$(((NUM_LOGICAL_CPUS/NUM_NODES)/4))\n\
+                    export THPCHALLENGE_MAX_THREADS=$THPCHALLENGE_MIN_THREADS\n\
+                    export THPCHALLENGE_THP_WSETSIZE=$((MEMTOTAL_BYTES*8/10))\n";
+        let found = read(text).unwrap().expect("a configuration");
+        assert_eq!((found.workload.name, param(&found, "threads")), ("thpfioscale", None));
+        assert_eq!(param(&found, "size").unwrap(), ["80%"]);
+        let message = read(&text.replace("fio-random", "kernel-build")).unwrap_err();
+        assert!(
+            message.starts_with("HERE:2: THPCHALLENGE_BACKGROUND: no workload is like \"kernel-build\""),
+            "{message}"
+        );
+        let text = "export MMTESTS=\"autonumabench\"\nexport AUTONUMA_TESTS=\"NUMA01 NUMA02_SMT\"\n";
+        let found = read(text).unwrap().expect("a configuration");
+        assert_eq!(param(&found, "program").unwrap(), ["numa01", "numa02_smt"]);
     }
 }
