@@ -126,8 +126,13 @@ pub(crate) fn run(workspace: &Metadata, skips: &Path, passed: &mut usize) -> Res
     let program = workspace.target_directory.join("release/pagelab");
     let pages = pages(program.as_std_path(), room.path())?;
     let mut tests = Command::new(ENVIRONMENT.python(workspace));
-    tests.arg(workspace.workspace_root.join(TESTS)).args(pages).args(programs).env("PYTHONDONTWRITEBYTECODE", "1");
-    tests.stdout(Stdio::piped());
+    tests.arg(workspace.workspace_root.join(TESTS)).args(pages).args(programs);
+    passed_by(&mut tests, TESTS, passed)
+}
+
+/// Runs the tests of a stage, a program in Python that prints them, and counts those that passed. Returns what went wrong.
+pub(crate) fn passed_by(tests: &mut Command, name: &str, passed: &mut usize) -> Result<String> {
+    tests.env("PYTHONDONTWRITEBYTECODE", "1").stdout(Stdio::piped());
     let output = tests.spawn().context("the tests")?.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     print!("{text}");
@@ -135,7 +140,7 @@ pub(crate) fn run(workspace: &Metadata, skips: &Path, passed: &mut usize) -> Res
     *passed += passed_here;
     Ok(match failed {
         0 if output.status.success() => String::new(),
-        0 => format!("{TESTS}: {}", output.status),
+        0 => format!("{name}: {}", output.status),
         _ => format!("{failed} tests failed"),
     })
 }
@@ -171,7 +176,7 @@ fn pages(program: &Path, room: &Path) -> Result<[PathBuf; PAGES.len()]> {
 }
 
 /// How many passed and failed by the last line of the tests, `24 passed, 1 failed`.
-pub(crate) fn counts(text: &str) -> (usize, usize) {
+fn counts(text: &str) -> (usize, usize) {
     let last = text.lines().last().unwrap_or_default();
     let number = |word: &str| {
         let (before, _) = last.split_once(word)?;

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use cargo_metadata::Metadata;
 
-use crate::browser::{Environment, counts, skip, succeed};
+use crate::browser::{Environment, passed_by, skip, succeed};
 
 /// The environment.
 const ENVIRONMENT: Environment =
@@ -56,17 +56,7 @@ pub(crate) fn run(workspace: &Metadata, skips: &Path, passed: &mut usize) -> Res
     let made = trace(program.as_std_path(), room.path())?;
     let mut tests = Command::new(ENVIRONMENT.python(workspace));
     tests.arg(workspace.workspace_root.join(TESTS)).arg(workspace.workspace_root.join(DOCUMENT)).args(made);
-    tests.env("PYTHONDONTWRITEBYTECODE", "1").stdout(Stdio::piped());
-    let output = tests.spawn().context("the tests")?.wait_with_output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    print!("{text}");
-    let (passed_here, failed) = counts(&text);
-    *passed += passed_here;
-    Ok(match failed {
-        0 if output.status.success() => String::new(),
-        0 => format!("{TESTS}: {}", output.status),
-        _ => format!("{failed} tests failed"),
-    })
+    passed_by(&mut tests, TESTS, passed)
 }
 
 /// The trace of a small run, and what `why` says about its slowest fault, in a folder.
