@@ -407,28 +407,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        record::{Key, Measured, Metric, Run, Target},
+        made_up,
+        record::Metric,
         series::{Sample, Series},
         slow_path::{Entry, SlowPath},
     };
-
-    fn key(seed: u64) -> Key {
-        Key {
-            result: None,
-            experiment: "e".into(),
-            group: None,
-            workload: "w".into(),
-            case: "c-1".into(),
-            params: [("tasks".to_owned(), "1".to_owned())].into(),
-            variant: "v6.1".into(),
-            machine: "m".into(),
-            state: "fresh".into(),
-            target: Target::Sim,
-            kernel: "6.1".into(),
-            seed,
-            program: "p".into(),
-        }
-    }
 
     fn cell(seed: u64, samples: &[f64]) -> Cell {
         let metric = Metric {
@@ -439,27 +422,13 @@ mod tests {
             better: Better::Lower,
             samples: samples.to_vec(),
         };
-        let measured = Measured {
-            scored: true,
-            metrics: vec![metric],
-            counters: [("pgfault".to_owned(), -3)].into(),
-            gauges: [("nr_page_table_pages".to_owned(), 4)].into(),
-            duration: None,
-            causes: [("clear".to_owned(), 5), ("waiting: disk".to_owned(), 6)].into(),
-            extfrag: None,
-            memory: None,
-            checks: Vec::new(),
-            skipped: Vec::new(),
-            detail: Value::Null,
-        };
-        let run = Run {
-            date: "2026-01-02T03:04:05Z".into(),
-            wall_s: 1.5,
-            boot_s: None,
-            host: "h".into(),
-            commit: "abc".into(),
-            max_rss_kib: 9,
-        };
+        let mut cell = made_up::cell("6.1", seed);
+        cell.key.case = "c-1".into();
+        cell.key.params.insert("tasks".to_owned(), "1".to_owned());
+        cell.measured.metrics.push(metric);
+        cell.measured.counters.insert("pgfault".to_owned(), -3);
+        cell.measured.gauges.insert("nr_page_table_pages".to_owned(), 4);
+        cell.measured.causes = [("clear".to_owned(), 5), ("waiting: disk".to_owned(), 6)].into();
         let sample = |at_us, moves| Sample { at_us, values: vec![moves, 7] };
         let names = ["moves", "rests"].map(str::to_owned);
         let series = Series::new(1, &names, &[sample(0, 1), sample(10, u64::MAX)]);
@@ -478,16 +447,7 @@ mod tests {
             causes: vec!["copy".into(), "migrate".into()],
             entries: vec![entry(5, &[(0, 3)]), entry(8, &[(0, 1), (1, 30)])],
         };
-        Cell {
-            schema: SCHEMA,
-            key: key(seed),
-            measured,
-            series: Some(series),
-            map: None,
-            slow_path: Some(slow_path),
-            footprint: None,
-            run,
-        }
+        Cell { series: Some(series), slow_path: Some(slow_path), ..cell }
     }
 
     fn column(table: &ColumnTable<'_>, name: &str) -> Value {

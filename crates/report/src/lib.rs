@@ -20,6 +20,8 @@ mod frontier;
 mod group;
 pub mod html;
 pub mod json;
+#[cfg(test)]
+mod made_up;
 mod makers;
 pub mod map;
 mod memory;

@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use super::*;
 use crate::{
-    record::{Key, Measured, Run, SCHEMA, Target},
+    made_up,
     series::{Sample, Series},
     slow_path::Entry,
     timeline::{Fact, InOrder, Note, Stretch, TaskName, Waker},
@@ -14,42 +12,6 @@ use crate::{
 
 /// A run of a host and a guest: task 0 has a fault of 9 ns, kswapd0 of the guest has worked for 3 ns.
 fn cell() -> Cell {
-    let key = Key {
-        result: None,
-        experiment: "e".into(),
-        group: None,
-        workload: "w".into(),
-        case: "c".into(),
-        params: BTreeMap::new(),
-        variant: "v6.1".into(),
-        machine: "m".into(),
-        state: "fresh".into(),
-        target: Target::Sim,
-        kernel: "6.1".into(),
-        seed: 1,
-        program: "p".into(),
-    };
-    let measured = Measured {
-        scored: true,
-        metrics: Vec::new(),
-        counters: BTreeMap::new(),
-        gauges: BTreeMap::new(),
-        duration: None,
-        causes: BTreeMap::new(),
-        extfrag: None,
-        memory: None,
-        checks: Vec::new(),
-        skipped: Vec::new(),
-        detail: Value::Null,
-    };
-    let run = Run {
-        date: String::new(),
-        wall_s: 0.0,
-        boot_s: None,
-        host: String::new(),
-        commit: String::new(),
-        max_rss_kib: 0,
-    };
     let names = ["host/pgfault", "guest1/pgfault", "guest1/node0/nr_free_pages"].map(str::to_owned);
     let sample = |at_us, value| Sample { at_us, values: vec![value; 3] };
     let series = Series::new(1, &names, &[sample(0, 1), sample(10, 2)]);
@@ -69,7 +31,7 @@ fn cell() -> Cell {
         entries: vec![entry(1_000, 0, 0, &[(0, 4_000), (1, 5_000)]), entry(3_000, 1, 1, &[(0, 3_000)])],
     };
     let (series, slow_path) = (Some(series), Some(slow_path));
-    Cell { schema: SCHEMA, key, measured, series, map: None, slow_path, footprint: None, run }
+    Cell { series, slow_path, ..made_up::cell("6.1", 1) }
 }
 
 fn timeline() -> Timeline {

@@ -1,7 +1,7 @@
 //! Made-up cells with a planted cause.
 
 use super::*;
-use crate::record::{Measured, Metric, Run, SCHEMA, Target};
+use crate::{made_up, record::Metric};
 
 /// Noise of a seed, the same on each build.
 fn noise(seed: u64, stream: u64) -> i64 {
@@ -26,43 +26,12 @@ fn cell(kernel: &str, seed: u64) -> Cell {
     };
     let counters = [("compact_stall", compacting), ("pgfault", lucky), ("pgalloc", 5_000)];
     let causes = [("scan", compacting), ("clear", lucky), ("waiting: disk", 700 + noise(seed, 4))];
-    let measured = Measured {
-        scored: true,
-        metrics: vec![metric],
-        counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
-        gauges: BTreeMap::new(),
-        duration: None,
-        causes: causes.map(|(name, ms)| (name.to_owned(), ps(ms))).into(),
-        extfrag: None,
-        memory: None,
-        checks: Vec::new(),
-        skipped: Vec::new(),
-        detail: serde_json::Value::Null,
-    };
-    let key = Key {
-        result: None,
-        experiment: "e".into(),
-        group: None,
-        workload: "w".into(),
-        case: "7".into(),
-        params: BTreeMap::new(),
-        variant: kernel.into(),
-        machine: "m".into(),
-        state: "fresh".into(),
-        target: Target::Sim,
-        kernel: kernel.into(),
-        seed,
-        program: "p".into(),
-    };
-    let run = Run {
-        date: "2026-01-02T03:04:05Z".into(),
-        wall_s: 1.0,
-        boot_s: None,
-        host: "h".into(),
-        commit: "c".into(),
-        max_rss_kib: 1,
-    };
-    Cell { schema: SCHEMA, key, measured, series: None, map: None, slow_path: None, footprint: None, run }
+    let mut cell = made_up::cell(kernel, seed);
+    cell.measured.metrics.push(metric);
+    cell.measured.counters = counters.map(|(name, count)| (name.to_owned(), count)).into();
+    cell.measured.causes = causes.map(|(name, ms)| (name.to_owned(), ps(ms))).into();
+    cell.key.case = "7".into();
+    cell
 }
 
 fn of(seeds: u64, row: &str) -> Result<Between, BetweenError> {
