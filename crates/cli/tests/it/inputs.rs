@@ -19,6 +19,13 @@ fn refused(name: &str) -> String {
     answer.stderr.replace(&input(name), "HERE")
 }
 
+/// Runs fault-storm on 2 MiB of base pages in the simulator; the result is R.
+fn storm(room: &Room, machine: &str, more: &[&str]) {
+    let line = ["run", "fault-storm", "--target", "sim", "--machine", machine, "--set", "page=base"];
+    let all = [&line[..], &["--set", "size=2MiB", "--quiet", "-o", "R"], more].concat();
+    room.run(&all).expect(0);
+}
+
 #[test]
 fn inputs_with_something_around_them_are_the_plain_file() {
     let plain = imported("zoneinfo-nameless-stat");
@@ -64,42 +71,14 @@ fn inputs_may_be_nodes_without_memory_which_allocate_from_the_nearest() {
     assert_eq!(text.matches("memory = \"0B\"").count(), 2, "{text}");
     let room = Room::new();
     let machine = room.give("four.toml", &text);
-    let line = [
-        "run",
-        "fault-storm",
-        "--target",
-        "sim",
-        "--machine",
-        &machine,
-        "--variant",
-        "v5.4",
-        "--set",
-        "tasks=2",
-        "--set",
-    ];
-    let more = ["page=base", "--set", "size=2MiB", "--quiet", "-o", "R"];
-    room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0);
+    storm(&room, &machine, &["--variant", "v5.4", "--set", "tasks=2"]);
 }
 
 #[test]
 fn inputs_may_be_nodes_of_movable_memory_alone() {
     let room = Room::new();
     let machine = input("movable-only-node/cxl.toml");
-    let line = [
-        "run",
-        "fault-storm",
-        "--target",
-        "sim",
-        "--machine",
-        &machine,
-        "--variant",
-        "v6.6",
-        "--set",
-        "tasks=1",
-        "--set",
-    ];
-    let more = ["page=base", "--set", "size=2MiB", "--set", "policy=bind:1", "--quiet", "-o", "R"];
-    room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0);
+    storm(&room, &machine, &["--variant", "v6.6", "--set", "tasks=1", "--set", "policy=bind:1"]);
     // Page tables and all else of the kernel's are on node 0, whose CPUs the task runs on; its 512 pages are not.
     let cells = fs::read_to_string(room.here().join("R/result.jsonl")).expect("a result");
     for counter in ["\"pgalloc_movable\":", "\"numa_other\":", "\"pgalloc_dma32\":", "\"nr_page_table_pages\":"] {
@@ -143,10 +122,7 @@ fn inputs_may_be_an_oom_report_or_a_folder_with_one() {
     assert!(text.contains("; free 0 0 0 0 0 0 0 0 1 1 3\n"), "{text}");
     let room = Room::new();
     let machine = room.give("killed.toml", &text);
-    let line =
-        ["run", "fault-storm", "--target", "sim", "--machine", &machine, "--variant", "v6.1", "--set", "tasks=1"];
-    let more = ["--set", "page=base", "--set", "size=2MiB", "--quiet", "-o", "R"];
-    room.run(&line.iter().chain(&more).copied().collect::<Vec<_>>()).expect(0);
+    storm(&room, &machine, &["--variant", "v6.1", "--set", "tasks=1"]);
 }
 
 #[test]
@@ -180,7 +156,7 @@ fn inputs_of_vmstat_say_which_is_older_and_have_no_negative_counts() {
     room.run(&["compare", &second, &first]).expect(2);
     let csv = room.run(&["compare", &first, &second, "--format", "csv"]).expect(0).stdout;
     assert!(csv.starts_with("counter,before,after,moved\n") && csv.contains("pgfault,10,9010,9000\n"), "{csv}");
-    for option in [["--format", "json"], ["--fail-on", "pgfault>1"]] {
+    for option in [["--format", "json"], ["--fail-on", "pgfault>1"], ["--gate", "50"]] {
         let message = room.run(&[&["compare", &first, &second], &option[..]].concat()).expect(2).stderr;
         assert!(message.contains(option[0]) && message.lines().count() == 1, "{message}");
     }

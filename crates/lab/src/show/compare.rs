@@ -81,6 +81,7 @@ struct Document<'a> {
 fn of_captures(wanted: &Wanted, captures: &mmtests::captures::Moved) -> Result<String, UsageError> {
     let asked = [
         ("--fail-on", !wanted.fail_on.is_empty()),
+        ("--gate", wanted.gates != Gates::default()),
         ("--seeds", wanted.seeds.is_some()),
         ("--against", wanted.against.is_some()),
         ("--sort", wanted.sort),
