@@ -4,7 +4,7 @@ use linux::procfs::{Capture, Snapshot, version, zoneinfo};
 use units::Frames;
 
 /// Parts of a release that only 32-bit kernels have.
-const OF_32_BIT: [&str; 8] = ["i386", "i486", "i586", "i686", "-686", "armv", "armhf", ".PAE"];
+const OF_32_BIT: [&str; 10] = ["i386", "i486", "i586", "i686", "-686", "armv", "armhf", ".PAE", "-v7+", "-v7l+"];
 /// Machines whose kernels are usually built with pages of 64 KiB.
 const LARGE_PAGES: [&str; 6] = ["64k", "ppc64", "powerpc64", "el7.aarch64", "el7a.aarch64", "el8.aarch64"];
 

@@ -58,7 +58,10 @@ impl Divider {
             return;
         }
         if let Some(command) = paste::command(line) {
-            self.name(named_by(command));
+            // A sentence behind a mark of a comment is no command.
+            if !self.sentence(number, command) {
+                self.name(named_by(command));
+            }
         } else if let Some((key, value)) = labelled(line) {
             self.put(&key, number, value);
             self.name(None);
@@ -336,6 +339,16 @@ Thanks for any idea!
         ];
         let found: Vec<(&str, &str)> = found.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn sentences_may_be_comments_of_a_script() {
+        let text = "numactl -H\n# available: 2 nodes (0-1)\n# node 0 cpus: 0 1\n# node 0 size: 9 MB\n# node 1 cpus: 2\n\
+                    # node distances:\n# node   0   1\n#   0:  10  21\n#   1:  21  10\n";
+        let found = Capture::pasted(text).texts;
+        let of = |key: &str| found.get(key).map(|text| text.trim_end());
+        assert_eq!((of("node/node0/cpulist"), of("node/node1/cpulist")), (Some("0,1"), Some("2")));
+        assert_eq!((of("node/node0/distance"), of("node/node1/distance")), (Some("10  21"), Some("21  10")));
     }
 
     #[test]
