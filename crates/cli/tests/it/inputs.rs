@@ -154,6 +154,11 @@ fn inputs_of_vmstat_say_which_is_older_and_have_no_negative_counts() {
     let moved = room.run(&["compare", &first, &second]).expect(0).stdout;
     assert!(moved.contains("pgfault") && moved.contains(" 9000\n") && !moved.contains("workingset_nodes"), "{moved}");
     room.run(&["compare", &second, &first]).expect(2);
+    let kernel = "nr_free_pages 9\npgfault 10\nnr_tlb_remote_flush 5\n";
+    let paste = room
+        .give("paste.txt", format!("Before the test:\n[root@host ~]# cat /proc/vmstat\n{kernel}[root@host ~]# date\n"));
+    let pasted = room.run(&["compare", &paste, &second]).expect(0).stdout;
+    assert!(pasted.contains(" 9000\n") && pasted.contains(" 1000\n"), "{pasted}");
     let csv = room.run(&["compare", &first, &second, "--format", "csv"]).expect(0).stdout;
     assert!(csv.starts_with("counter,before,after,moved\n") && csv.contains("pgfault,10,9010,9000\n"), "{csv}");
     for option in [["--format", "json"], ["--fail-on", "pgfault>1"], ["--gate", "50"]] {

@@ -1,6 +1,9 @@
 //! Two captures of /proc/vmstat, file beside file: how far each counter moved between them.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::logs::read_packed;
 pub(crate) use super::sysstate::{moved_on, vmstat};
@@ -20,11 +23,12 @@ pub(crate) fn compare(paths: &[PathBuf]) -> Result<Option<Moved>, UsageError> {
         if !path.is_file() {
             return Ok(None);
         }
-        let text = linux::procfs::paste::plain(&String::from_utf8_lossy(&read_packed(path)?));
+        let whole = String::from_utf8_lossy(&read_packed(path)?).into_owned();
+        let text = linux::procfs::paste::plain(&whole);
         if !text.lines().any(|line| line.starts_with("nr_free_pages ")) {
             return Ok(None);
         }
-        captures.push(vmstat(path, &text)?);
+        captures.push(vmstat(path, &text).or_else(|error| pasted(path, &whole).ok_or(error))?);
     }
     let moved = moved_on((before, &captures[0]), (after, &captures[1]))?;
     let rows = moved.iter().filter(|(_, moved)| **moved != 0).map(|(name, moved)| {
@@ -32,6 +36,12 @@ pub(crate) fn compare(paths: &[PathBuf]) -> Result<Option<Moved>, UsageError> {
         (name.clone(), [value(0), value(1), *moved])
     });
     Ok(Some(Moved(rows.collect())))
+}
+
+/// The capture in a text with prompts, prose or other files around it.
+fn pasted(path: &Path, text: &str) -> Option<BTreeMap<String, i64>> {
+    let capture = linux::procfs::Capture::pasted(text);
+    vmstat(path, capture.text("vmstat").ok()?).ok()
 }
 
 impl Moved {
