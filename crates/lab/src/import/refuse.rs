@@ -55,8 +55,18 @@ pub(super) fn files(capture: &Capture) -> Option<String> {
     if let Some(line) = highmem {
         return Some(format!("zoneinfo, line {line}: {HIGHMEM}"));
     }
-    let release = version::parse(capture.text("version").unwrap_or_default()).ok().map(|release| release.text);
+    let version = capture.text("version").unwrap_or_default();
+    if let Some(machine) = machine(version).filter(|machine| OF_32_BIT.iter().any(|part| machine.starts_with(part))) {
+        return Some(format!("uname -a says {machine}: {BITS}"));
+    }
+    let release = version::parse(version).ok().map(|release| release.text);
     release.and_then(|release| of_32_bit(&release)).or_else(|| small_space(capture.text("meminfo").unwrap_or_default()))
+}
+
+/// The machine that `uname -a` names behind the release, if it is no x86-64.
+fn machine(version: &str) -> Option<&str> {
+    let known = ["i386", "i486", "i586", "i686", "armv", "aarch64", "ppc64", "riscv64", "loongarch64", "s390x"];
+    version.split_whitespace().skip(3).find(|word| known.iter().any(|name| word.starts_with(name)))
 }
 
 /// The sentence for a release that only 32-bit kernels have.
@@ -87,7 +97,8 @@ pub(super) fn page_size(capture: &Capture, snapshot: &Snapshot) -> Option<String
     let release = &snapshot.version.text;
     let total = snapshot.meminfo.get("MemTotal").copied().or_else(|| of_nodes(capture));
     let Some(total) = total.filter(|_| frames > 0) else {
-        let is_large = LARGE_PAGES.iter().any(|part| release.contains(part));
+        let machine = machine(capture.text("version").unwrap_or_default()).unwrap_or_default();
+        let is_large = LARGE_PAGES.iter().any(|part| release.contains(part) || machine.starts_with(part));
         return is_large.then(|| {
             format!("release {release}: such kernels have pages of 64 KiB, which are not modelled; MemTotal would tell (meminfo)")
         });
@@ -140,6 +151,11 @@ mod tests {
         let expected = format!("meminfo, line 2: {BITS}, found \"VmallocTotal: 770048 kB\"");
         assert_eq!(refused("VmallocTotal:     770048 kB").as_deref(), Some(expected.as_str()));
         assert!(refused("LowTotal:         252308 kB").is_some());
+        let machine_of = |words: &str| {
+            machine(&format!("Linux version 5.4.0-1-generic #1 SMP {words} GNU/Linux")).map(str::to_owned)
+        };
+        assert_eq!(machine_of("i686 i686 i386").as_deref(), Some("i686"));
+        assert_eq!((machine_of("ppc64le").as_deref(), machine_of("x86_64")), (Some("ppc64le"), None));
         for meminfo in ["VmallocTotal:   34359738367 kB", "VmallocTotal: 0 kB", "SwapTotal: 1 kB"] {
             assert_eq!(refused(meminfo), None, "{meminfo}");
         }

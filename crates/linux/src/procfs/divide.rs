@@ -267,13 +267,15 @@ fn heading(line: &str) -> Option<String> {
     key_of(word)
 }
 
-/// The release in `Linux HOST RELEASE #N ...`, as `uname -a` prints it.
+/// The release in `Linux HOST RELEASE #N ...` and what follows it, such as the machine, as `uname -a` prints it.
 fn uname(line: &str) -> Option<&str> {
-    let mut words = line.strip_prefix("Linux ")?.split_whitespace();
-    let release = words.nth(1)?;
+    let (_, rest) = line.strip_prefix("Linux ")?.trim_start().split_once(' ')?;
+    let rest = rest.trim_start();
+    let mut words = rest.split_whitespace();
+    let release = words.next()?;
     let begins = release.split('.').take(2).filter(|part| part.starts_with(|c: char| c.is_ascii_digit())).count() == 2;
     let is_build = words.next().is_some_and(|word| word.starts_with('#'));
-    (begins && is_build).then_some(release)
+    (begins && is_build).then_some(rest)
 }
 
 /// `node 0 cpus: 0 1 2` of `numactl --hardware`, or `NUMA node0 CPU(s): 0-2` of lscpu, as the kernel's list.
@@ -334,7 +336,7 @@ Thanks for any idea!
             ("sys/vm/min_free_kbytes", "67584\n"),
             ("sys/vm/swappiness", "60\n"),
             ("transparent_hugepage/enabled", "[always] madvise never\n"),
-            ("version", "Linux version 4.18.0-80.el8.x86_64\n"),
+            ("version", "Linux version 4.18.0-80.el8.x86_64 #1 SMP x86_64 GNU/Linux\n"),
             ("vmstat", vmstat.as_str()),
         ];
         let found: Vec<(&str, &str)> = found.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
