@@ -3,8 +3,21 @@
 //! [`plain`] takes away what mail programs and terminals put around the kernel's lines. Every line keeps its number, so that an
 //! error names the place in the text that the user has.
 
-/// Openings of lines that only mark where a quotation begins or ends.
-const FENCES: [&str; 10] = ["```", "~~~", "<pre", "</pre", "<code", "</code", "[code", "[/code", "{code", "{noformat"];
+/// Marks before and behind code: the start of each, and the sign that ends it.
+const TAGS: [(&str, char); 10] = [
+    ("<pre", '>'),
+    ("</pre", '>'),
+    ("<code", '>'),
+    ("</code", '>'),
+    ("<br", '>'),
+    ("<p", '>'),
+    ("[code", ']'),
+    ("[/code", ']'),
+    ("{code", '}'),
+    ("{noformat", '}'),
+];
+/// Fences of Markdown.
+const FENCES: [&str; 2] = ["```", "~~~"];
 
 /// A line of a pasted text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +42,7 @@ pub fn lines(text: &str) -> Vec<PastedLine> {
     let plain = |(number, line): (usize, String)| {
         let line = entities(&line);
         let (indent, line) = unquoted(&line);
-        let text = if is_fence(line) { String::new() } else { line.to_owned() };
-        PastedLine { number, indent, text }
+        PastedLine { number, indent, text: untagged(line).to_owned() }
     };
     numbered.into_iter().map(plain).collect()
 }
@@ -136,9 +148,33 @@ fn quotation(line: &str) -> Option<&str> {
     (!inner.starts_with(|c: char| c.is_ascii_digit())).then_some(inner)
 }
 
-fn is_fence(line: &str) -> bool {
-    let lower: String = line.chars().take(12).collect::<String>().to_ascii_lowercase();
-    FENCES.iter().any(|fence| lower.starts_with(fence))
+/// A line without the marks of code around it. Behind a fence of Markdown a single word names the language.
+fn untagged(line: &str) -> &str {
+    let mut rest = line;
+    while let Some(inner) = TAGS.iter().find_map(|tag| behind_tag(rest, *tag)) {
+        rest = inner.trim_start();
+    }
+    if let Some(inner) = FENCES.iter().find_map(|fence| rest.strip_prefix(fence)) {
+        let inner = inner.trim_start_matches(['`', '~']);
+        rest = if inner.trim().contains(' ') { inner.trim() } else { "" };
+    }
+    rest = FENCES.iter().fold(rest, |rest, fence| rest.strip_suffix(fence).unwrap_or(rest));
+    while let Some(inner) = TAGS.iter().find_map(|tag| before_tag(rest, *tag)) {
+        rest = inner.trim_end();
+    }
+    rest
+}
+
+fn behind_tag<'a>(line: &'a str, (start, end): (&str, char)) -> Option<&'a str> {
+    let head = line.get(..start.len()).filter(|head| head.eq_ignore_ascii_case(start))?;
+    let (attributes, behind) = line[head.len()..].split_once(end)?;
+    (attributes.is_empty() || !attributes.starts_with(char::is_alphanumeric)).then_some(behind)
+}
+
+fn before_tag<'a>(line: &'a str, (start, end): (&str, char)) -> Option<&'a str> {
+    let inner = line.strip_suffix(end)?;
+    let at = inner.rfind(&start[..1])?;
+    behind_tag(&line[at..], (start, end)).filter(|behind| behind.is_empty()).map(|_| &line[..at])
 }
 
 /// The command of a line with a shell's prompt: `[root@host ~]# cat /proc/zoneinfo`, `$ uname -r`, or a prompt alone.
@@ -181,6 +217,25 @@ mod tests {
         assert_eq!(super::plain("a =3D b=\nc\n"), "a = bc\n\n");
         for other in ["order=20\n=====\nx\n", "a=3D\n", "x=\ny\n"] {
             assert_eq!(super::plain(other), other);
+        }
+    }
+
+    #[test]
+    fn marks_of_code_may_stand_on_lines_of_data() {
+        for (line, text) in [
+            ("<pre><code>Node 0, zone DMA 1", "Node 0, zone DMA 1"),
+            ("<pre class=\"x\">Node 0", "Node 0"),
+            ("Node 0, zone DMA 1 3</code></pre>", "Node 0, zone DMA 1 3"),
+            ("pages free 7<br />", "pages free 7"),
+            ("[code]min 3[/code]", "min 3"),
+            ("```Node 0, zone DMA 1 3```", "Node 0, zone DMA 1 3"),
+            ("```console", ""),
+            ("~~~~", ""),
+            ("{noformat}", ""),
+            ("<previous> [codes] x", "<previous> [codes] x"),
+            ("<4>[ 1.0] x", "<4>[ 1.0] x"),
+        ] {
+            assert_eq!(plain(line), format!("{text}\n"), "{line}");
         }
     }
 
