@@ -126,6 +126,24 @@ fn inputs_may_be_an_oom_report_or_a_folder_with_one() {
 }
 
 #[test]
+fn inputs_of_a_report_that_lists_some_zones_say_that_others_are_missing() {
+    let room = Room::new();
+    let report = "CPU: 0 PID: 9 Comm: app Not tainted 6.6.1 #1\n\
+                  DMA free:5000kB boost:0kB min:1024kB low:1280kB high:1536kB present:786432kB managed:663836kB\n\
+                  lowmem_reserve[]: 0 0 3188 3188\nDMA: 2*4kB (U) 1*8kB (U) = 16kB\n";
+    let import = |pages: u32| {
+        let file = room.give("oom.txt", format!("{report}{pages} pages RAM\n"));
+        room.run(&["machine", "import", "--from", &file]).expect(0).stderr
+    };
+    let said = import(1_012_736);
+    assert!(
+        said.contains("zones of 786432 kB are listed, but the machine has 4050944 kB (1012736 pages RAM)"),
+        "{said}"
+    );
+    assert!(!import(196_608).contains("pages RAM"), "all zones");
+}
+
+#[test]
 fn inputs_may_be_an_oom_report_of_a_cgroup_which_is_refused_in_a_sentence() {
     let room = Room::new();
     let log = "[ 1.0] CPU: 2 PID: 4 Comm: app Not tainted 6.1.0 #1\n[ 1.1] Memory cgroup out of memory: Killed process 4 (app)\n";

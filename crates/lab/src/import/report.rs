@@ -48,6 +48,7 @@ pub(crate) fn machine(report: &Report, name: &str, kernel: Option<&str>) -> Resu
     if report.reports > 1 {
         assumed.push(format!("{} reports in it: the last whole one is taken", report.reports));
     }
+    assumed.extend(missing(report));
     let mut ids: Vec<NodeId> = report.zones.iter().map(|zone| zone.node).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -96,6 +97,19 @@ pub(crate) fn machine(report: &Report, name: &str, kernel: Option<&str>) -> Resu
         kernel,
     };
     Ok(Reported { machine, notes: assumed })
+}
+
+/// A note on memory that a report lacks: it may list only the zones or nodes that the request could use, or be cut short.
+fn missing(report: &Report) -> Option<String> {
+    let pages = report.ram_pages?;
+    let all = pages.saturating_mul(report.page_kib);
+    let listed: u64 = report.zones.iter().map(|zone| zone.present).sum();
+    (all > listed + listed / 10).then(|| {
+        format!(
+            "zones of {listed} kB are listed, but the machine has {all} kB ({pages} pages RAM): the other zones are missing, \
+             as the report does not list them"
+        )
+    })
 }
 
 /// CPUs by node: as many on each.

@@ -27,6 +27,8 @@ pub struct Report {
     pub reports: usize,
     /// The page size in KiB.
     pub page_kib: u64,
+    /// Memory of the whole machine in pages (`N pages RAM`); since 6.1 a report lists only zones that the request could use.
+    pub ram_pages: Option<u64>,
     /// The first line with a register or an address of a 32-bit kernel.
     pub of_32_bit: Option<usize>,
 }
@@ -255,6 +257,9 @@ impl Reader {
             let cpus = (at + 2..at + 6).find(|at| words.get(at + 1).is_some_and(|word| word.text == "CPUs"));
             self.report.cpus = cpus.and_then(number).filter(|cpus| (1..CPUS_MAX).contains(cpus)).or(self.report.cpus);
         }
+        if text == "pages" && at > 0 && words.get(at + 1).is_some_and(|word| word.text == "RAM") {
+            self.report.ram_pages = words[at - 1].text.parse().ok().filter(|pages| *pages <= KIB_MAX);
+        }
         if text == "Linux" && words.get(at + 1).is_some_and(|word| word.text == "version") {
             self.report.release = words.get(at + 2).map(|word| word.text.to_owned());
         }
@@ -419,6 +424,8 @@ mod tests {
     #[test]
     fn zones_marks_and_lists() {
         let report = parse(REPORT).unwrap();
+        let counted = parse(&format!("{REPORT}[ 12.5] 528287 pages RAM\n")).unwrap();
+        assert_eq!((report.ram_pages, counted.ram_pages), (None, Some(528_287)));
         assert_eq!((report.release.as_deref(), report.cpus_at_least, report.page_kib), (Some("6.1.0-9-amd64"), 4, 4));
         let [dma, normal] = report.zones.as_slice() else { panic!("{report:?}") };
         assert_eq!((dma.managed, dma.marks, dma.protection.len()), (Some(15360), [40, 52, 64], 3));
