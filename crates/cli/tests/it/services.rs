@@ -179,6 +179,17 @@ fn a_phase_runs_beside_another_one_on_this_kernel_too() {
 }
 
 #[test]
+fn a_single_thread_saves_at_its_time_between_requests() {
+    let room = Room::new();
+    let one = SMALL.replace("threads = 3", "threads = 1").replace("churn = \"5%/s\"\n", "").replace("2k/s", "7/s");
+    let path = room.give("store.toml", one);
+    let text = room.run(&words(&[&["run", &path], &SIM])).expect(0).stdout;
+    for row in ["serve-p50", "save-call-p50"] {
+        assert!(text.contains(row), "{row}\n{text}");
+    }
+}
+
+#[test]
 fn a_plan_is_said_in_words_before_it_runs() {
     let room = Room::new();
     let path = room.give("store.toml", SMALL);

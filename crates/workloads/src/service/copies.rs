@@ -113,6 +113,7 @@ async fn run_phase<O: Os>(
                 Ok::<_, Errno>((thread, over, os.rusage().await?))
             }));
         }
+        let alone = running.is_empty();
         if !is_over {
             is_over = own.go_on(os, member, phase, stop).await?;
         }
@@ -123,6 +124,13 @@ async fn run_phase<O: Os>(
         }
         if is_over && others.is_empty() {
             break;
+        }
+        if alone {
+            // The next operation is due behind the copy, and no other thread takes the time until then.
+            let now = os.now();
+            if let Some(stop) = stop.filter(|stop| *stop > now) {
+                os.sleep(stop.since(now)).await;
+            }
         }
         // Threads that are done wait with the others for the end of the phase.
         copy_due(os, member, copies).await?;
