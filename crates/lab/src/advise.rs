@@ -37,7 +37,7 @@ use self::{
     choices::{Choice, choices},
     demand::Demand,
     files::Observed,
-    judge::Finding,
+    judge::{Change, Finding},
     profile::{Profile, Shape},
     replay::Replay,
 };
@@ -60,6 +60,8 @@ const CONFIRMED_MAX: usize = 5;
 const NAMED_MAX: usize = 3;
 /// Threads of a process of a profile, at most.
 const THREADS_MAX: usize = 4;
+/// A profile this many points behind the nearest may be the machine's as well.
+const RIVAL_POINTS: f64 = 15.0;
 /// The kernel whose rules are taken where no file has a release.
 const KERNEL: &str = "6.1";
 
@@ -99,6 +101,8 @@ struct Screened {
 struct Confirmed {
     choice: Choice,
     finding: Finding,
+    /// Its change in other profiles that may be the machine's, where it has to help too.
+    rivals: Vec<(String, Change)>,
 }
 
 /// Advice for a machine at work.
@@ -125,6 +129,17 @@ impl Advice {
     /// Is the profile like the machine, so that there is advice?
     pub fn is_given(&self) -> bool {
         self.replay.share >= BAR
+    }
+
+    /// Of each other profile that may be the machine's as well, the nearest.
+    fn rivals(&self) -> Vec<Shape> {
+        let least = BAR.max(self.replay.share - RIVAL_POINTS);
+        let others = Profile::ALL.into_iter().filter(|profile| *profile != self.profile.profile);
+        let nearest_of = |profile: Profile| {
+            let of: Vec<Tried> = self.tried.iter().filter(|tried| tried.shape.profile == profile).cloned().collect();
+            (!of.is_empty()).then(|| nearest(&of).clone())
+        };
+        others.filter_map(nearest_of).filter(|tried| tried.replay.share >= least).map(|tried| tried.shape).collect()
     }
 
     /// Settings that help, the best first, each with its best value.
@@ -282,9 +297,39 @@ impl<'a> Bench<'a> {
         let judged = best.into_iter().zip(with);
         let judged = judged.filter_map(|(choice, cells)| {
             let finding = judge::finding(goal, taking, &without, &cells)?;
-            Some(Confirmed { choice, finding })
+            Some(Confirmed { choice, finding, rivals: Vec::new() })
         });
         advice.confirmed = judged.collect();
+        for rival in advice.rivals() {
+            self.hold_against(advice, rival, (stop, progress))?;
+        }
+        Ok(())
+    }
+
+    /// Settings that help must help in another profile too, which may be the machine's as well.
+    fn hold_against(
+        &self,
+        advice: &mut Advice,
+        rival: Shape,
+        (stop, progress): (&AtomicBool, &mut dyn Progress),
+    ) -> Result<(), RunError> {
+        let helping = advice.confirmed.iter().filter(|confirmed| confirmed.finding.helps);
+        let choices: Vec<Choice> = helping.map(|confirmed| confirmed.choice.clone()).collect();
+        if choices.is_empty() {
+            return Ok(());
+        }
+        let (goal, taking) = (advice.goal, rival.profile.taking(self.demand));
+        let stage = format!("rival-{}", rival.name());
+        let without = self.run(rival, &[], CONFIRMED, &stage, (stop, &mut *progress))?;
+        let with = self.tried(rival, &choices, (CONFIRMED, &stage), (stop, progress))?;
+        for (choice, cells) in choices.iter().zip(with) {
+            let Some(finding) = judge::finding(goal, taking, &without, &cells) else { continue };
+            let of = advice.confirmed.iter_mut().filter(|confirmed| confirmed.choice == *choice);
+            for confirmed in of {
+                confirmed.finding.helps &= finding.helps;
+                confirmed.rivals.push((rival.profile.name().to_owned(), finding.change));
+            }
+        }
         Ok(())
     }
 

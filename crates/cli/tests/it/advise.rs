@@ -76,5 +76,5 @@ fn files_that_are_not_enough_are_one_message() {
     fs::remove_file(room.here().join("captures/vmstat.after")).expect("removed");
     says(&ADVISE, "expected two captures of /proc/vmstat");
     fs::write(room.here().join("captures/vmstat.after"), "nr_free_pages 1\npgfault x\n").expect("written");
-    says(&ADVISE, "vmstat.after, line 2");
+    says(&ADVISE, "vmstat.after:2: expected a counter");
 }

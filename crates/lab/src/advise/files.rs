@@ -129,6 +129,9 @@ fn two_captures(from: &Path) -> Result<Captures, UsageError> {
             last: after.1.clone(),
         })
     };
+    // Captures in which nothing moved are told apart by their time alone.
+    let is_swapped = uptime(&one.0).zip(uptime(&other.0)).is_some_and(|(one, other)| one > other);
+    let [one, other] = if is_swapped { [other, one] } else { [one, other] };
     order(one, other).or_else(|error| order(other, one).map_err(|_: UsageError| error))
 }
 
@@ -154,11 +157,6 @@ fn walk(folder: &Path, depth: usize, left: &mut usize) -> Vec<PathBuf> {
 
 /// Seconds between two captures, by copies of /proc/uptime beside them.
 fn between(before: &Path, after: &Path) -> Result<f64, UsageError> {
-    let uptime = |capture: &Path| {
-        let name = capture.file_name()?.to_string_lossy().replace("vmstat", "uptime");
-        let text = fs::read_to_string(capture.with_file_name(name)).ok()?;
-        text.split_whitespace().next()?.parse::<f64>().ok().filter(|seconds| seconds.is_finite())
-    };
     match (uptime(before), uptime(after)) {
         (Some(before), Some(after)) => Ok(after - before),
         _ => Err(UsageError::of_key(
@@ -171,6 +169,13 @@ fn between(before: &Path, after: &Path) -> Result<f64, UsageError> {
             ),
         )),
     }
+}
+
+/// Seconds since the boot, by the copy of /proc/uptime beside a capture.
+fn uptime(capture: &Path) -> Option<f64> {
+    let name = capture.file_name()?.to_string_lossy().replace("vmstat", "uptime");
+    let text = fs::read_to_string(capture.with_file_name(name)).ok()?;
+    text.split_whitespace().next()?.parse::<f64>().ok().filter(|seconds| seconds.is_finite())
 }
 
 /// All files of /proc and /sys: of the folder itself, and of those in which the captures lie.

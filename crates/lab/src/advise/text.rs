@@ -19,6 +19,7 @@ pub fn text(advice: &Advice) -> String {
     lines.push(String::new());
     if advice.is_given() {
         lines.extend(settings(advice));
+        lines.extend(undecided(advice));
     } else {
         lines.extend(fold(
             &format!(
@@ -128,8 +129,34 @@ fn settings(advice: &Advice) -> Vec<String> {
     lines
 }
 
+/// Settings that help in the nearest profile, and not in another that may be the machine's as well.
+fn undecided(advice: &Advice) -> Vec<String> {
+    let is_refuted = |confirmed: &&Confirmed| !confirmed.finding.helps && !confirmed.rivals.is_empty();
+    let mut lines = Vec::new();
+    for Confirmed { choice, finding, rivals } in advice.confirmed.iter().filter(is_refuted) {
+        let rivals: Vec<String> =
+            rivals.iter().map(|(name, change)| format!("{:+.0} % if it is {name}", change.percent)).collect();
+        lines.extend(fold(
+            &format!(
+                "Cannot tell: {} = {}: {:+.0} % if the machine is {}, {}.",
+                choice.name,
+                choice.value,
+                finding.change.percent,
+                advice.profile.profile.name(),
+                rivals.join(", ")
+            ),
+            WIDTH,
+        ));
+    }
+    if !lines.is_empty() {
+        lines.insert(0, String::new());
+        lines.extend(fold("Captures some seconds apart would tell these profiles apart.", WIDTH));
+    }
+    lines
+}
+
 fn setting(advice: &Advice, number: usize, confirmed: &Confirmed) -> Vec<String> {
-    let Confirmed { choice, finding } = confirmed;
+    let Confirmed { choice, finding, rivals } = confirmed;
     let now = choice.now.as_deref().map_or_else(String::new, |now| format!(" (now {now})"));
     let mut lines = fold(&format!("{number}. {} = {}{now}", choice.name, choice.value), WIDTH);
     let mut part = |head: &str, text: &str| {
@@ -138,7 +165,8 @@ fn setting(advice: &Advice, number: usize, confirmed: &Confirmed) -> Vec<String>
         }
     };
     let percent = |of: judge::Change| format!("{:+.0} % ({:+.0} to {:+.0})", of.percent, of.low, of.high);
-    part("gain", &percent(finding.change));
+    let also: String = rivals.iter().map(|(name, change)| format!("; if it is {name}, {}", percent(*change))).collect();
+    part("gain", &format!("{}{also}", percent(finding.change)));
     let mut costs: Vec<String> =
         finding.costs.iter().map(|(name, change)| format!("{name} {}", percent(*change))).collect();
     if finding.kept_free_mib >= 1.0 {
