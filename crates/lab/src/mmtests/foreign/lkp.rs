@@ -155,7 +155,7 @@ fn heading(above: &[(usize, &str)], columns: usize) -> (Vec<String>, Option<Stri
     (names, title(above))
 }
 
-/// What was run: the test and the machine, of the parameters that a comparison is headed with.
+/// The run in words: the test and the machine, of the parameters that a comparison is headed with.
 fn title(above: &[(usize, &str)]) -> Option<String> {
     let keys = above.iter().rposition(|(_, line)| line.ends_with(':') && line.contains("testcase"))?;
     let values = above.get(keys + 1)?.1;
