@@ -58,7 +58,8 @@ On the machine:
   mkdir captures; cd captures
   cat /proc/vmstat > vmstat.before; cat /proc/uptime > uptime.before
   (some minutes later) cat /proc/vmstat > vmstat.after; cat /proc/uptime > uptime.after
-  cp /proc/zoneinfo /proc/pagetypeinfo /proc/meminfo /proc/version /proc/swaps .; sysctl -a > sysctl
+  cp /proc/zoneinfo /proc/meminfo /proc/version /proc/swaps .; sysctl -a > sysctl; numactl -H > numactl
+  mkdir transparent_hugepage; cp /sys/kernel/mm/transparent_hugepage/* transparent_hugepage
 
 Exit status: 0 advice, or that nothing helps; 1 no advice, as no profile is like the machine; 2 wrong input, 130 interrupted."
     )

@@ -281,3 +281,17 @@ Node 0, zone   Normal            3            9
     let vast = room.give("vast", "Node 0, zone DMA 99999999999999999\n");
     assert_eq!(room.run(&["map", &vast]).expect(2).stderr.lines().count(), 1);
 }
+
+#[test]
+fn inputs_made_by_hand_have_settings_beside_zoneinfo() {
+    let room = Room::new();
+    let folder = room.here().join("captures");
+    let found = input("sosreport-no-version/proc/zoneinfo");
+    fs::create_dir_all(&folder).expect("a folder");
+    fs::copy(found, folder.join("zoneinfo")).expect("copied");
+    fs::write(folder.join("version"), "Linux version 4.18.0-80.el8.x86_64\n").expect("written");
+    fs::write(folder.join("sysctl"), "vm.watermark_scale_factor = 200\nvm.min_free_kbytes = 99999\n").expect("written");
+    let text = room.run(&["machine", "import", "--from", "captures"]).expect(0).stdout;
+    assert!(text.contains("\"vm.watermark_scale_factor\" = 200"), "{text}");
+    assert!(text.contains("\"vm.min_free_kbytes\" = 99999"), "{text}");
+}

@@ -17,14 +17,16 @@ const FILES_MAX: usize = 400;
 /// First bytes of files that are packed: gzip, xz, zstd, bzip2, zip.
 const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"BZh", b"PK\x03\x04"];
 
-/// Where sosreports keep what the kernel's files lack: the release, settings, CPUs of nodes, distances.
-const OF_SOS: [&str; 8] = [
+/// Where sosreports, and folders made by hand, keep what the kernel's files lack: the release, settings, CPUs of nodes, distances.
+const OF_SOS: [&str; 10] = [
     "proc/sys/kernel/osrelease",
     "sys/kernel/osrelease",
     "sos_commands/kernel/uname_-a",
     "uname",
     "sos_commands/kernel/sysctl_-a",
+    "sysctl",
     "sos_commands/numa/numactl_--hardware",
+    "numactl",
     "sos_commands/processor/lscpu",
     "lscpu",
 ];
