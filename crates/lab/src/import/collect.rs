@@ -17,7 +17,7 @@ const FILES_MAX: usize = 400;
 /// First bytes of files that are packed: gzip, xz, zstd, bzip2, zip.
 const PACKED: [&[u8]; 5] = [b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"BZh", b"PK\x03\x04"];
 
-/// Files of sosreports and of folders made by hand with what the kernel's files lack: release, settings, CPUs of nodes, distances.
+/// Files of sosreports and of folders made by hand that have what the kernel's files lack: release, settings, CPUs, distances.
 const OF_SOS: [&str; 10] = [
     "proc/sys/kernel/osrelease",
     "sys/kernel/osrelease",
