@@ -20,8 +20,7 @@ const FRAME: u64 = (1 << 55) - 1;
 /// # Errors
 /// `ENOSYS` where the kernel has no nodes to speak of, or does not show which pages are huge.
 pub(crate) fn places(range: VmRange) -> Result<Vec<Placed>, Errno> {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(|_| Errno::NOSYS)?;
-    let huge = huge_in(&smaps, range);
+    let huge = Mapped::of(range)?.huge;
     let mut sums: BTreeMap<(NodeId, bool), u64> = BTreeMap::new();
     let mut sizes = if huge == Bytes(0) { None } else { Some(PageSizes::open()?) };
     for at in (0..range.len.0).step_by(usize::try_from(PIECE.0).expect("it is small")) {
@@ -35,7 +34,10 @@ pub(crate) fn places(range: VmRange) -> Result<Vec<Placed>, Errno> {
             *sums.entry((node, is_huge)).or_default() += Bytes::PAGE.0;
         }
     }
-    limit(&mut sums, huge);
+    // Huge pages whose rights automatic balancing took away are in no line of smaps, and base pages are all the same.
+    let mapped = Mapped::of(range)?;
+    let without_rights = Bytes(sums.values().sum::<u64>().saturating_sub(mapped.resident.0));
+    limit(&mut sums, mapped.huge + without_rights);
     Ok(sums.into_iter().map(|((node, is_huge), size)| Placed { node, is_huge, size: Bytes(size) }).collect())
 }
 
@@ -69,19 +71,38 @@ fn nodes_of(range: VmRange) -> Result<Vec<Option<NodeId>>, Errno> {
     numa::node_of(range)
 }
 
-/// Huge pages of all mappings that share addresses with a range: `AnonHugePages` of its part of /proc/PID/smaps.
-fn huge_in(smaps: &str, range: VmRange) -> Bytes {
-    let end = range.start.0 + range.len.0;
-    let (mut is_inside, mut sum) = (false, Bytes(0));
-    for line in smaps.lines() {
-        if let Some(size) = line.strip_prefix("AnonHugePages:") {
-            let kib = size.trim().strip_suffix("kB").and_then(|kib| kib.trim().parse().ok()).unwrap_or(0);
-            sum += if is_inside { Bytes::kib(kib) } else { Bytes(0) };
-        } else if let Some((start, stop)) = addresses(line) {
-            is_inside = start < end && range.start.0 < stop;
-        }
+/// Memory by /proc/PID/smaps, of all mappings that share addresses with a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mapped {
+    /// `Rss`.
+    resident: Bytes,
+    /// `AnonHugePages`.
+    huge: Bytes,
+}
+
+impl Mapped {
+    fn of(range: VmRange) -> Result<Self, Errno> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(|_| Errno::NOSYS)?;
+        Ok(Self::in_text(&smaps, range))
     }
-    sum
+
+    fn in_text(smaps: &str, range: VmRange) -> Self {
+        let end = range.start.0 + range.len.0;
+        let (mut is_inside, mut sum) = (false, Self::default());
+        let bytes = |size: &str| {
+            Bytes::kib(size.trim().strip_suffix("kB").and_then(|kib| kib.trim().parse().ok()).unwrap_or(0))
+        };
+        for line in smaps.lines() {
+            if let Some((start, stop)) = addresses(line) {
+                is_inside = start < end && range.start.0 < stop;
+            } else if let Some(size) = line.strip_prefix("AnonHugePages:").filter(|_| is_inside) {
+                sum.huge += bytes(size);
+            } else if let Some(size) = line.strip_prefix("Rss:").filter(|_| is_inside) {
+                sum.resident += bytes(size);
+            }
+        }
+        sum
+    }
 }
 
 /// The addresses that the head of a mapping begins with.
@@ -148,11 +169,12 @@ mod tests {
     #[test]
     fn huge_pages_are_those_of_the_mapping() {
         let smaps = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0 \nSize:               4096 kB\n\
-                     AnonHugePages:      2048 kB\n7f0000400000-7f0000600000 rw-p 00000000 00:00 0 \n\
+                     Rss:                3072 kB\nAnonHugePages:      2048 kB\n7f0000400000-7f0000600000 rw-p 00000000 00:00 0 \n\
                      AnonHugePages:         0 kB\n";
         let part = |start, len| VmRange { start: VirtAddr(start), len: Bytes(len) };
-        assert_eq!(huge_in(smaps, part(0x7f00_0000_0000, 0x1000)), Bytes::mib(2));
-        assert_eq!(huge_in(smaps, part(0x7f00_0040_0000, 0x20_0000)), Bytes(0));
+        let both = Mapped { resident: Bytes::mib(3), huge: Bytes::mib(2) };
+        assert_eq!(Mapped::in_text(smaps, part(0x7f00_0000_0000, 0x1000)), both);
+        assert_eq!(Mapped::in_text(smaps, part(0x7f00_0040_0000, 0x20_0000)), Mapped::default());
     }
 
     #[test]
