@@ -152,12 +152,17 @@ impl Shape {
             file += &phase("burst", "allocate", &keys);
         }
         if grown > 0 {
+            file += &process("grower", threads, Some(first));
+            file += &demand.advice.map_or_else(String::new, |advice| format!("thp = \"{advice}\"\n"));
             let rate = if self.profile == Profile::Grows {
                 format!("rate = \"{}/s\"\n", mib(grown / seconds))
             } else {
                 String::new()
             };
-            file += &phase("grow", "allocate", &format!("size = \"{}\"\nbeside = true\n{rate}", mib(grown)));
+            file += &phase("grow", "allocate", &format!("size = \"{}\"\n{rate}", mib(grown)));
+            if self.profile == Profile::Starts {
+                file += &phase("hold", "sleep", &format!("for = \"{seconds}s\"\n"));
+            }
         }
         file += &self.files(demand, first, files_after);
         if self.profile == Profile::Programs {
