@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::record::{Cell, Key, Measured, Run, SCHEMA, Target};
 
 /// A simulated cell in which nothing was measured.
@@ -23,19 +21,7 @@ pub(crate) fn cell(kernel: &str, seed: u64) -> Cell {
         seed,
         program: "p".into(),
     };
-    let measured = Measured {
-        scored: true,
-        metrics: Vec::new(),
-        counters: BTreeMap::new(),
-        gauges: BTreeMap::new(),
-        duration: None,
-        causes: BTreeMap::new(),
-        extfrag: None,
-        memory: None,
-        checks: Vec::new(),
-        skipped: Vec::new(),
-        detail: Value::Null,
-    };
+    let measured = Measured::nothing();
     let run = Run {
         date: "2026-01-02T03:04:05Z".into(),
         wall_s: 1.5,

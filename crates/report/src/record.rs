@@ -197,6 +197,25 @@ pub struct Measured {
     pub detail: serde_json::Value,
 }
 
+impl Measured {
+    /// Measurements with nothing in them.
+    pub fn nothing() -> Self {
+        Self {
+            scored: true,
+            metrics: Vec::new(),
+            counters: BTreeMap::new(),
+            gauges: BTreeMap::new(),
+            duration: None,
+            causes: BTreeMap::new(),
+            extfrag: None,
+            memory: None,
+            checks: Vec::new(),
+            skipped: Vec::new(),
+            detail: serde_json::Value::Null,
+        }
+    }
+}
+
 /// The prefix of names in [`Measured::causes`] for time in which a task had no CPU.
 pub const WAITING: &str = "waiting: ";
 

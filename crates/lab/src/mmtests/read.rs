@@ -353,7 +353,7 @@ fn key(found: &Found, group: Option<&str>, parts: &[&str], like: Option<&Like>) 
 }
 
 fn cell(key: Key, metrics: Vec<Metric>, found: &Found, parts: usize) -> Cell {
-    let mut measured = nothing();
+    let mut measured = Measured::nothing();
     measured.metrics = metrics;
     // A mail has no counters around its tables.
     if parts == 1 || foreign::TESTS.contains(&found.test.as_str()) {
@@ -377,21 +377,4 @@ fn cell(key: Key, metrics: Vec<Metric>, found: &Found, parts: usize) -> Cell {
         max_rss_kib: 0,
     };
     Cell { schema: SCHEMA, key, measured, series: None, map: None, slow_path: None, footprint: None, run }
-}
-
-/// Measurements with nothing in them.
-pub(super) fn nothing() -> Measured {
-    Measured {
-        scored: true,
-        metrics: Vec::new(),
-        counters: BTreeMap::new(),
-        gauges: BTreeMap::new(),
-        duration: None,
-        causes: BTreeMap::new(),
-        extfrag: None,
-        memory: None,
-        checks: Vec::new(),
-        skipped: Vec::new(),
-        detail: serde_json::Value::Null,
-    }
 }

@@ -9,7 +9,7 @@ use std::{
 use report::{Cell, Duration, Key, Metric, RESULT_FILE, Record, Run, SCHEMA, Target};
 use tempfile::TempDir;
 
-use super::{beside::BESIDE, read::nothing, *};
+use super::{beside::BESIDE, *};
 use crate::{metrics, results, run::IDENTITY_FILE, usage::UsageError};
 
 fn key(kernel: &str, case: &str, seed: u64) -> Key {
@@ -31,7 +31,7 @@ fn key(kernel: &str, case: &str, seed: u64) -> Key {
 }
 
 fn cell(key: Key, metrics: Vec<Metric>) -> Cell {
-    let mut measured = nothing();
+    let mut measured = report::Measured::nothing();
     measured.metrics = metrics;
     measured.counters = BTreeMap::from([("compact_stall".to_owned(), 3), ("pgfault".to_owned(), 1000)]);
     measured.duration =

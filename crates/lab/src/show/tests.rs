@@ -38,19 +38,7 @@ fn cell(kernel: &str, case: &str, found: u64) -> Cell {
         tolerance: "0.5 % + 400".into(),
         within: found == 4096,
     };
-    let measured = Measured {
-        scored: true,
-        metrics: Vec::new(),
-        counters: BTreeMap::new(),
-        gauges: BTreeMap::new(),
-        duration: None,
-        causes: BTreeMap::new(),
-        extfrag: None,
-        memory: None,
-        checks: vec![check],
-        skipped: Vec::new(),
-        detail: serde_json::Value::Null,
-    };
+    let measured = Measured { checks: vec![check], ..Measured::nothing() };
     Cell { schema: SCHEMA, key, measured, series: None, map: None, slow_path: None, footprint: None, run: run() }
 }
 

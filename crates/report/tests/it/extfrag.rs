@@ -30,19 +30,7 @@ fn cell(target: Target, kernel: &str, case: &str, extfrag: Option<Extfrag>) -> C
         seed: 1,
         program: "0123456789abcdef".into(),
     };
-    let measured = Measured {
-        scored: true,
-        metrics: Vec::new(),
-        counters: BTreeMap::new(),
-        gauges: BTreeMap::new(),
-        duration: None,
-        causes: BTreeMap::new(),
-        extfrag,
-        memory: None,
-        checks: Vec::new(),
-        skipped: Vec::new(),
-        detail: serde_json::Value::Null,
-    };
+    let measured = Measured { extfrag, ..Measured::nothing() };
     let run = Run {
         date: String::new(),
         wall_s: 0.0,

@@ -68,17 +68,10 @@ fn cell(kernel: &str, seed: u64, times: f64) -> Cell {
             program: "p".into(),
         },
         measured: Measured {
-            scored: true,
             metrics: METRICS.iter().map(metric).collect(),
             counters: COUNTERS.iter().map(counter).collect(),
-            gauges: BTreeMap::new(),
             duration: Some(duration),
-            causes: BTreeMap::new(),
-            extfrag: None,
-            memory: None,
-            checks: Vec::new(),
-            skipped: Vec::new(),
-            detail: serde_json::Value::Null,
+            ..Measured::nothing()
         },
         series: None,
         map: None,
