@@ -46,7 +46,7 @@ use crate::{
     evidence,
     plan::{Plan, Request, Seeds},
     progress::{Progress, RunError},
-    provenance, run, show, sweep,
+    run, show, sweep,
     usage::UsageError,
 };
 
@@ -135,11 +135,12 @@ impl Advice {
     fn rivals(&self) -> Vec<Shape> {
         let least = BAR.max(self.replay.share - RIVAL_POINTS);
         let others = Profile::ALL.into_iter().filter(|profile| *profile != self.profile.profile);
-        let nearest_of = |profile: Profile| {
-            let of: Vec<Tried> = self.tried.iter().filter(|tried| tried.shape.profile == profile).cloned().collect();
-            (!of.is_empty()).then(|| nearest(&of).clone())
-        };
-        others.filter_map(nearest_of).filter(|tried| tried.replay.share >= least).map(|tried| tried.shape).collect()
+        let of = |profile| self.tried.iter().filter(move |tried| tried.shape.profile == profile);
+        others
+            .filter_map(|profile| nearest(of(profile)))
+            .filter(|tried| tried.replay.share >= least)
+            .map(|tried| tried.shape)
+            .collect()
     }
 
     /// Settings that help, the best first, each with its best value.
@@ -168,7 +169,7 @@ pub fn advise(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) -
     let demand = Demand::of(&observed);
     let bench = Bench::new(wanted, &observed, &demand)?;
     let tried = bench.fit(&observed, stop, progress)?;
-    let best = nearest(&tried).clone();
+    let best = nearest(tried.iter()).expect("one profile is of any demand").clone();
     let mut advice = Advice {
         from: wanted.from.clone(),
         out: wanted.out.clone(),
@@ -195,12 +196,12 @@ pub fn advise(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) -
     Ok(advice)
 }
 
-/// The profile with most counters within their class, and of these the least distance.
-fn nearest(tried: &[Tried]) -> &Tried {
+/// The profile with most counters within their class, and of these the least distance; none of none.
+fn nearest<'a>(tried: impl Iterator<Item = &'a Tried>) -> Option<&'a Tried> {
     let order = |a: &&Tried, b: &&Tried| {
         a.replay.share.total_cmp(&b.replay.share).then(b.replay.distance.total_cmp(&a.replay.distance))
     };
-    tried.iter().max_by(order).expect("one profile is of any demand")
+    tried.max_by(order)
 }
 
 /// Advice as JSON.
@@ -240,8 +241,7 @@ impl<'a> Bench<'a> {
         }
         // A profile may be near in most counters and just miss their classes: it is worth another look too.
         let least = tried.iter().min_by(|a, b| a.replay.distance.total_cmp(&b.replay.distance));
-        let looked_at: Vec<Shape> =
-            [Some(nearest(&tried)), least].into_iter().flatten().map(|tried| tried.shape).collect();
+        let looked_at: Vec<Shape> = nearest(tried.iter()).into_iter().chain(least).map(|tried| tried.shape).collect();
         for shape in looked_at.iter().flat_map(|shape| shape.others()) {
             if tried.iter().all(|tried| tried.shape != shape) {
                 tried.push(self.beside(observed, shape, (stop, &mut *progress))?);
@@ -374,7 +374,7 @@ impl<'a> Bench<'a> {
 
     fn request(&self, profile: Shape, sets: Vec<String>, (first, last): (u64, u64), place: &str) -> Request {
         let file = self.wanted.out.join(format!("{}.toml", profile.name()));
-        let seeds: Seeds = format!("{first}-{last}").parse().expect("first and last");
+        let seeds = Seeds::around([first, last]).expect("seeds that a user may ask for");
         let out = self.wanted.out.join(place);
         let plain = evidence::request(as_path(&file), Vec::new(), seeds, self.wanted.workers, out);
         Request { machine: Some(as_path(&self.machine)), sets, ..plain }
@@ -401,10 +401,7 @@ impl<'a> Bench<'a> {
 /// Where advice for a folder goes where nobody says.
 pub fn directory(from: &Path) -> PathBuf {
     let name = from.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
-    let hash = blake3::hash(from.to_string_lossy().as_bytes()).to_hex();
-    let program = provenance::short(provenance::PROGRAM_HASH);
-    Path::new("results").join(format!("advise-{name}-{}-{program}", &hash[..6]))
+    sweep::place("advise", &name, &from.to_string_lossy())
 }
 
 /// A path that is not taken for a name.

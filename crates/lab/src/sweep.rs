@@ -154,13 +154,17 @@ impl Wanted {
     /// A sweep that stopped goes on here, if the program is still the same.
     fn directory(&self) -> PathBuf {
         let Self { experiment, sets, variants, machine, state, seeds, .. } = self;
-        let name = experiment.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
         let what = format!("{experiment:?} {sets:?} {variants:?} {machine:?} {state:?}");
-        let hash = blake3::hash(what.as_bytes()).to_hex();
-        let program = provenance::short(provenance::PROGRAM_HASH);
-        let directory = format!("sweep-{name}-{seeds}-{}-{program}", &hash[..6]);
-        self.out.clone().unwrap_or_else(|| Path::new("results").join(directory))
+        self.out.clone().unwrap_or_else(|| place("sweep", &format!("{experiment}-{seeds}"), &what))
     }
+}
+
+/// The result directory of a command that goes on where it stopped: of the same words, by the same program.
+pub(crate) fn place(command: &str, name: &str, what: &str) -> PathBuf {
+    let name = name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.', "-");
+    let hash = blake3::hash(what.as_bytes()).to_hex();
+    let program = provenance::short(provenance::PROGRAM_HASH);
+    Path::new("results").join(format!("{command}-{name}-{}-{program}", &hash[..6]))
 }
 
 /// All values of `FROM..TO:STEP`, both ends included where the step leads there; any other text is one value. Numbers may be

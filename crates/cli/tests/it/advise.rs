@@ -43,7 +43,7 @@ fn a_quiet_machine_needs_nothing() {
     assert!(text.contains("4 of 4 counters are within class"), "{text}");
     assert!(text.contains("Nothing helps: none of"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    // The same again is read from what is there.
+    // The command once more reads the results that are there.
     let again = room.run(&[&ADVISE[..], &["-o", "advice"]].concat()).expect(0);
     assert_eq!(again.stdout, first.stdout);
     let json = room.run(&[&ADVISE[..], &["-o", "advice", "--format", "json"]].concat()).expect(0).stdout;

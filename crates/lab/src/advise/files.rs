@@ -50,7 +50,7 @@ pub(super) struct Observed {
 /// Reads a folder; a machine file and the seconds between the captures may be given where the folder has neither.
 ///
 /// # Errors
-/// Not two captures of one boot, an unknown time between them, or a machine that is not modelled.
+/// The captures are not two of one boot, the time between them is not known, or the machine is not modelled.
 pub(super) fn read(from: &Path, machine: Option<&str>, seconds: Option<f64>) -> Result<Observed, UsageError> {
     if !from.is_dir() {
         return Err(UsageError::in_file(from.display(), "expected a folder with two captures of /proc/vmstat"));
@@ -80,7 +80,7 @@ pub(super) fn read(from: &Path, machine: Option<&str>, seconds: Option<f64>) -> 
 /// Values of /proc/vmstat by their names.
 type Values = BTreeMap<String, i64>;
 
-/// Two captures of one boot.
+/// Two captures of /proc/vmstat of one boot.
 struct Captures {
     before: PathBuf,
     after: PathBuf,

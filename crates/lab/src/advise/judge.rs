@@ -173,12 +173,10 @@ pub(super) fn gain(goal: Goal, change: Change) -> f64 {
 /// All that is found of a setting by runs without it and with it.
 pub(super) fn finding(goal: Goal, taking: &str, without: &[Cell], with: &[Cell]) -> Option<Finding> {
     let change = change(goal, taking, without, with)?;
-    let mean =
-        |cells: &[Cell], of: &dyn Fn(&Cell) -> f64| cells.iter().map(of).sum::<f64>() / cells.len().max(1) as f64;
     let free = |cell: &Cell| cell.measured.memory.map_or(0.0, |memory| memory.free_mean as f64 / 256.0);
     let reason = |name: &&str| {
         let of = |cell: &Cell| super::demand::sum(&cell.measured.counters, name);
-        let (before, after) = (mean(without, &of), mean(with, &of));
+        let (before, after) = (mean(without, of), mean(with, of));
         let moved = (after - before).abs();
         (moved >= EVENTS && moved >= 0.2 * before).then(|| ((*name).trim_end_matches('_').to_owned(), before, after))
     };
@@ -186,7 +184,7 @@ pub(super) fn finding(goal: Goal, taking: &str, without: &[Cell], with: &[Cell])
         change,
         helps: change.is_sure() && gain(goal, change) > 0.0,
         costs: costs(goal, taking, without, with),
-        kept_free_mib: mean(with, &free) - mean(without, &free),
+        kept_free_mib: mean(with, free) - mean(without, free),
         reasons: STALLS.iter().filter_map(reason).take(REASONS).collect(),
         time: time(without, with),
     })
@@ -207,7 +205,7 @@ fn costs(goal: Goal, taking: &str, without: &[Cell], with: &[Cell]) -> Vec<(Stri
         costs.extend(change.filter(|change| change.is_sure() && is_worse(change)).map(|change| (named(of), change)));
     }
     if goal != Goal::Cpu {
-        let change = change_of_cpu(without, with);
+        let change = change(Goal::Cpu, taking, without, with);
         costs.extend(
             change
                 .filter(|change| change.is_sure() && change.percent > 0.0)
@@ -219,15 +217,16 @@ fn costs(goal: Goal, taking: &str, without: &[Cell], with: &[Cell]) -> Vec<(Stri
     costs
 }
 
-fn change_of_cpu(without: &[Cell], with: &[Cell]) -> Option<Change> {
-    Change::of(&pairs(without, with, |cell| Goal::Cpu.value(cell, "")))
-}
-
 fn named(metric: &report::Metric) -> String {
     let words = [metric.class.as_deref(), metric.part.as_deref()];
     let words: Vec<&str> = words.into_iter().flatten().collect();
     let what = if metric.name == "huge_pct" { "huge pages of " } else { "" };
     format!("{what}{}", words.join("-"))
+}
+
+/// The mean of a number over runs.
+fn mean(cells: &[Cell], of: impl Fn(&Cell) -> f64) -> f64 {
+    cells.iter().map(of).sum::<f64>() / cells.len().max(1) as f64
 }
 
 /// Values of both sides by seed.
@@ -241,12 +240,11 @@ fn pairs(without: &[Cell], with: &[Cell], value: impl Fn(&Cell) -> Option<f64>) 
 
 fn time(without: &[Cell], with: &[Cell]) -> Option<(String, f64, f64)> {
     let seconds = |cells: &[Cell], cause: &str| {
-        let of = |cell: &Cell| cell.measured.causes.get(cause).copied().unwrap_or(0) as f64 / 1e12;
-        cells.iter().map(of).sum::<f64>() / cells.len().max(1) as f64
+        mean(cells, |cell| cell.measured.causes.get(cause).copied().unwrap_or(0) as f64 / 1e12)
     };
     let causes = without.iter().flat_map(|cell| cell.measured.causes.keys());
     let of = |cause: &String| (cause.clone(), seconds(without, cause), seconds(with, cause));
     let fell = causes.map(of).max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)))?;
-    // What falls by less than a hundredth of a second in a run explains nothing.
+    // A cause that falls by less than a hundredth of a second in a run explains nothing.
     (fell.1 - fell.2 >= 0.01).then_some(fell)
 }
