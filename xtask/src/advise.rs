@@ -128,8 +128,7 @@ fn whole(number: &Value) -> String {
 fn captures(program: &Path, case: &Case, place: &Path) -> Result<()> {
     let result = place.join("run");
     service(program, case, &["--sample", "1s", "--seeds", "1"], &result)?;
-    let text = fs::read_to_string(result.join("result.jsonl"))?;
-    let records = text.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
+    let records = records(&result)?;
     let series = records.iter().map(|record| &record["series"]).find(|series| series.is_object());
     let series = series.context("the run has no samples")?;
     let folder = place.join("captures");
@@ -176,6 +175,12 @@ fn moment(series: &Value, at: f64) -> Result<(f64, BTreeMap<String, i64>)> {
 
 fn list(value: &Value) -> Result<&Vec<Value>> {
     value.as_array().context("expected a list")
+}
+
+/// The records of a result.
+fn records(result: &Path) -> Result<Vec<Value>> {
+    let text = fs::read_to_string(result.join("result.jsonl"))?;
+    Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
 /// Runs the service into a result directory.
@@ -230,10 +235,8 @@ struct Of {
 }
 
 fn values(result: &Path, case: &Case) -> Result<Vec<Of>> {
-    let text = fs::read_to_string(result.join("result.jsonl"))?;
     let mut all = Vec::new();
-    for line in text.lines() {
-        let record: Value = serde_json::from_str(line)?;
+    for record in records(result)? {
         let metrics = record["measured"]["metrics"].as_array();
         let is_it = |metric: &&Value| {
             metric["name"] == "latency_us" && metric["class"] == *case.row[0] && metric["part"] == *case.row[1]
@@ -247,4 +250,23 @@ fn values(result: &Path, case: &Case) -> Result<Vec<Of>> {
     }
     ensure!(!all.is_empty(), "{}: no row {}", result.display(), case.row.join("/"));
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_sums_nodes_and_leaves_zones_and_what_no_kernel_has_out() {
+        let series = serde_json::json!({
+            "columns": ["node0/nr_free_pages", "pgfault", "sim_steps"],
+            "still": { "node1/nr_free_pages": 5, "node0/DMA/free/0": 1 },
+            "rows": [[0, 9, 0, 1], [1_000_000, -2, 40, 1], [500_000, -3]],
+        });
+        let expected =
+            |free, faults| BTreeMap::from([("nr_free_pages".to_owned(), free), ("pgfault".to_owned(), faults)]);
+        assert_eq!(moment(&series, 0.4).unwrap(), (1.0, expected(12, 40)));
+        assert_eq!(moment(&series, 9.0).unwrap(), (1.5, expected(9, 40)), "the last one");
+        assert!(moment(&Value::Null, 0.0).is_err());
+    }
 }

@@ -92,7 +92,7 @@ pub(crate) fn run(workspace: &Metadata, options: &Options) -> Result<()> {
     }
 }
 
-/// Prints how a result's simulated cells compare with those of its guests.
+/// Prints how the simulated cells of a result compare with the cells of its guests.
 fn show(directory: &Path) -> Result<()> {
     let cells = results::beside(directory)?;
     ensure!(!cells.is_empty(), "{}: no guest's cell with a simulated one beside it", directory.display());
